@@ -42,7 +42,7 @@ _WHERE = {
     "Checks": "studies.numeric_check",
     "Events": "tracing.events",
     "Picture": "pictures.picture",
-    "Table": "notebook",
+    "Table": "answer",
     "Floor": "counting.floors",
     "Attention": "core.problem",
     "Tensor": "core.problem",
@@ -63,6 +63,7 @@ _WHERE = {
 __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:  # the same names, for type checkers
+    from .answer import Table as Table
     from .core.folded import Folded as Folded
     from .core.machine import Machine as Machine
     from .core.numeric import Numeric as Numeric
@@ -84,7 +85,6 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .kernels.explain import explain as explain
     from .kernels.read.arguments import tensor as tensor
     from .masks.picture import mask as mask
-    from .notebook import Table as Table
     from .pictures.picture import Picture as Picture
     from .pictures.picture import plot as plot
     from .schedules import SCHEDULES as SCHEDULES

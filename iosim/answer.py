@@ -118,6 +118,11 @@ def in_order(columns: Columns[R], names: Iterable[str]) -> list[Column[R]]:
     return [known[name] for name in names]
 
 
+def types_of(columns: Columns[Never]) -> dict[str, Type]:
+    """The type of each column of the CSV, by its name."""
+    return {column.name: column.type for column in columns if column.type is not None}
+
+
 def columns_of(kind: type, *own: Column[R]) -> list[Column[R]]:
     """A column for each field of a dataclass or TypedDict that holds a number, a text, or True and False. Its type is
     that of the field's annotation. `own` are columns that say more; they take the place of the fields they name."""
@@ -211,7 +216,7 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
 
     def types(self) -> dict[str, Type]:
         """The type of each column of the CSV, by its name."""
-        return {column.name: column.type for column in self.columns if column.type is not None}
+        return types_of(self.columns)
 
     def table(self) -> Table:
         return self
@@ -259,7 +264,7 @@ def numbered(count: int, thing: str) -> str:
 def type_of(value: object) -> Type:
     """The type of a column that has this value."""
     known: dict[type, Type] = {bool: "boolean", int: "integer", float: "number"}
-    return known.get(type(value), "string")
+    return next((kind for python_type, kind in known.items() if isinstance(value, python_type)), "string")
 
 
 def pandas_cells(values: list[object]) -> object:

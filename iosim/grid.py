@@ -59,13 +59,9 @@ class Grid(NamedTuple):
     best: Collection[int] = ()
     tall: bool = False
 
-    def grid(self) -> Grid:
-        """The table itself."""
-        return self
-
 
 class ForPeople(Protocol):
-    """A table that people can see: a Grid, or rows with declared columns (answer.py)."""
+    """Rows with declared columns (answer.py), which people see as a Grid."""
 
     def grid(self) -> Grid: ...
 

@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import InputError, suggestion
 from .units import LARGEST_COUNT, dtype_bytes, parse_axis, parse_bytes, parse_count, parse_registers
 
-Type = Literal["integer", "string", "boolean"]
-"""The type of a column, as JSON Schema names it."""
+if TYPE_CHECKING:
+    from .answer import Type
+
 Value = object
 """The value of an option: a number, a text, a truth, or what its kind reads."""
 Reader = Callable[[str | int, str], Value]
@@ -118,6 +119,7 @@ REGISTERS = Kind(read_registers, "integer", ranges=True)
 TYPE, SCALES, HEADS_SHARE = Kind(read_type), Kind(read_scales), Kind(one_of(*GQA))
 TEXT, LISTS = Kind(as_given), Kind(as_given, between=";")
 MASK = LISTS  # masks are parsed above this file
+CHANCE = Kind(as_given, "number")
 FLAG = Kind(as_given, "boolean")
 
 # ---------------------------------------------------------------- rows

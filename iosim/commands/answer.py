@@ -15,7 +15,7 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from ..answer import Answer, Table, Type
     from ..grid import Pieces
-    from ..tables import Row, Rows
+    from ..tables import Row
 
     Part = tuple[Mapping[str, object], Answer]
     """A label, and the answer to one of several questions. The label tells it from the others."""
@@ -76,13 +76,6 @@ def say(notes: Iterable[str]) -> None:
             click.echo("\n".join(lines), err=True)
 
 
-def answer(rows: Rows, json: Row, output: Output, text: str | Pieces = ()) -> None:
-    """Write rows as an answer. Without `text`, the text is a table of the rows."""
-    from ..notebook import Table
-
-    answer_all([({}, Table("", rows, json, [text] if isinstance(text, str) else text))], output)
-
-
 def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> None:
     """Write the answers to one or several questions in the form asked for, and their notes to stderr.
 
@@ -123,7 +116,8 @@ def table_of(parts: Sequence[Part]) -> Table:
     for label, found in parts:
         own = found.table()
         if own.rows:
-            types |= {name: type_of(value) for name, value in label.items()} | own.types()
+            types |= {name: type_of(value) for name, value in label.items() if name not in types or value is not None}
+            types |= own.types()
         rows += [{**label, **row} for row in own]
     return Table([Column(name, kind) for name, kind in types.items()], rows)
 

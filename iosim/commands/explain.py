@@ -106,7 +106,6 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
-    from ..grid import Grid
     from ..kernels.explain import Question
     from ..kernels.launches import ranking
     from ..kernels.walk.log import Log
@@ -124,7 +123,7 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
         write_trace(log, asked.trace, kind)
     parts = [part_of(answer) for answer in answers]
     ranked = asked.tune and launches == 1 and len(answers) > 1
-    answer_all(parts, output, above=[Grid(ranking(answers)), ""] if ranked else [])
+    answer_all(parts, output, above=[ranking(answers), ""] if ranked else [])
 
 
 def explained(

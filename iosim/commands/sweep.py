@@ -18,7 +18,7 @@ from ..progress import Meter
 from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
-from .answer import Output, answer, say
+from .answer import Output, answer_all, say
 from .command import Need, named_command
 from .load import loaded
 from .notes import check_read, given_variants
@@ -201,11 +201,14 @@ def command(
 
 def answer_size(plan: Sweep, asked: str, target: Target) -> None:
     """Answer the number of rows, or of points if another command than `count` is asked."""
+    from ..answer import Column, Table
+
     if target.path is not None and os.path.isfile(target.path):
         allowed = "a file that does not exist yet, or no -o, with --dry-run"
         raise InputError("-o", target.path, allowed, "only the number of rows would be left in it")
     size = {"rows": plan.rows} if asked == COUNTED else {"points": plan.points * max(1, len(plan.tiles))}
-    answer([size], {**size}, Output.asked(target.as_json, target.as_csv, target.path), text=str(*size.values()))
+    found = Table([Column(name) for name in size], [size], json={**size}, text=[str(*size.values())])
+    answer_all([({}, found)], Output.asked(target.as_json, target.as_csv, target.path))
 
 
 def notes_on_masks(plan: Sweep) -> list[str]:

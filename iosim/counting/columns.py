@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..answer import Column
+from ..answer import Column, types_of
 from ..core.options import MASKS, SIZES, TYPES, find_option, option_names
-from .result import PLACES, RESULT
+from .result import MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
     from ..answer import Type
@@ -37,6 +37,12 @@ def type_of(name: str) -> Type:
     """The type of a column of a problem, which is that of its option."""
     option = find_option(name)
     return option.kind.type if option else OTHERS.get(name, "integer")
+
+
+def types_of_count() -> dict[str, Type]:
+    """The type of each column that a count or a sweep may have, by its name."""
+    of_result = types_of((*RESULT, *PLACES, MORE_TILES))
+    return {name: of_result.get(name, type_of(name)) for name in every_column()}
 
 
 def problem_columns(cells: Row) -> list[Column[object]]:

@@ -20,7 +20,7 @@ from ..core.tiling import Tiling, paper_tiles, parse_tiles
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
-from .columns import COLUMNS, DIVIDED
+from .columns import COLUMNS, DIVIDED, types_of_count
 from .count import TILE_RULES, measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import RESULT, Result, more_sizes
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from ..answer import Type
     from ..core.typing import Mask, Size, Test
     from .typing import Counted
 
@@ -97,6 +98,11 @@ class Chunks:
         self.row_ends = list(accumulate(self.total * len(runs) for runs in self.runs))
 
     unit = "rows"
+
+    @property
+    def types(self) -> dict[str, Type]:
+        """The type of each column that a row may have, by its name."""
+        return types_of_count()
 
     @property
     def int64(self) -> bool:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from ..answer import Answer, Column, Table, type_of
 from ..core.problem import Attention
 from ..errors import InputError
 from ..hardware import Hardware, load
-from ..notebook import Answer
 from .notes import outside, split_loads
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources
@@ -22,13 +22,13 @@ from .read.kernel import Configuration, Kernel, KernelLaunch
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
-from .ways import WAYS, Way, tensor_row, ways_of
+from .ways import ARGUMENT, WAYS, Way, tensor_row, ways_of
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
     from ..grid import Pieces
     from ..predict.launch_time import Time
-    from ..tables import Row, Rows
+    from ..tables import Row
     from .nearest import Nearest
     from .walk.log import Log
     from .walk.work import Works
@@ -176,19 +176,17 @@ class Explained(Answer):
             "ratio": moved / self.floor.words,
         }
 
-    def to_rows(self) -> Rows:
+    def table(self) -> Table:
         """A row for each argument."""
         label: Row = {"kernel": self.kernel, **{name: plain_value(v) for name, v in self.constants.items()}}
-        return [{**label, "argument": name, **row} for name, row in self.tensors.items()]
+        same = [Column(name, type_of(value)).always(value) for name, value in label.items()]
+        return Table((*same, *ARGUMENT), [{"argument": name, **row} for name, row in self.tensors.items()])
 
     def summary(self) -> str:
         return f"{self.kernel}, {self.programs} programs: {self.reads} words read, {self.writes} written"
 
     def pieces(self) -> Pieces:
-        from ..grid import Grid
-
-        rows: list[Row] = [{"argument": name, **short(row)} for name, row in self.tensors.items()]
-        return ["\n".join(self._head()), Grid(rows), "\n".join(["", *self._lines()])]
+        return ["\n".join(self._head()), self.table(), "\n".join(["", *self._lines()])]
 
     def _head(self) -> Iterator[str]:
         """The lines that describe the launch."""
@@ -248,12 +246,6 @@ class Explained(Answer):
         else:
             yield f"nearest schedule: {n.schedule} {n.tiles}, {n.distance_words} words away"
             yield from ("  " + line for line in n.differences())
-
-
-def short(row: Mapping[str, object]) -> Row:
-    """The columns for people. Columns without a number above 0 are left out, except reads and writes."""
-    names = ("reads", "writes", "atomics", "distinct_reads", "times_read", "masked_lanes")
-    return {name: row[name] if row[name] is not None else "-" for name in names}
 
 
 def plain_value(value: Value) -> int | float | str | bool | None:

@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
+from ..answer import Column, Table, type_of
 from ..errors import InputError
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
@@ -20,7 +21,7 @@ from .walk.launch import Value
 from .walk.places import Fault
 
 if TYPE_CHECKING:
-    from ..tables import Row, Rows
+    from ..answer import Columns, Type
 
 
 def launch_answers(texts: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
@@ -120,19 +121,22 @@ def rank(answer: Explained) -> tuple[float, ...]:
     return answer.fits is False, *parts, answer.total_bytes, -(answer.blocks_per_sm or 0)
 
 
-def ranking(answers: list[Explained]) -> Rows:
-    """A short row for each configuration."""
-    return [row_of(answer) for answer in answers]
+def ranking(answers: list[Explained]) -> Table:
+    """The configurations, with the numbers that decide their rank."""
+    constants = {name: plain_value(value) for name, value in answers[0].constants.items()}
+    return Table([*(constant(name, type_of(value)) for name, value in constants.items()), *RANKED], answers)
 
 
-def row_of(answer: Explained) -> Row:
-    """The numbers that decide the rank of a configuration."""
-    return {
-        **{name: plain_value(value) for name, value in answer.constants.items()},
-        "warps": answer.num_warps,
-        "stages": answer.num_stages,
-        "fits": "-" if answer.fits is None else answer.fits,
-        "programs_per_SM": answer.blocks_per_sm or "-",
-        "bytes": answer.total_bytes,
-        "predicted_us": f"{1e6 * answer.time.seconds:.1f}" if answer.time else "-",
-    }
+def constant(name: str, kind: Type) -> Column[Explained]:
+    """The column of a constant of a kernel."""
+    return Column(name, kind, of=lambda answer: plain_value(answer.constants[name]))
+
+
+RANKED: Columns[Explained] = (
+    Column("warps", of=lambda answer: answer.num_warps),
+    Column("stages", of=lambda answer: answer.num_stages),
+    Column("fits", "boolean"),
+    Column("programs_per_SM", of=lambda answer: answer.blocks_per_sm or None),
+    Column("bytes", of=lambda answer: answer.total_bytes),
+    Column("predicted_us", "number", cell=".1f", of=lambda answer: answer.time and 1e6 * answer.time.seconds),
+)

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..answer import Column
 from ..hardware import SECTOR_BYTES
 from .walk.code import ATOMICS, READS, WRITES
 
 if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..tables import Row
     from .walk.launch import Tensor
     from .walk.requests import Requests
 
@@ -55,6 +58,24 @@ def ways_of(tensor: Tensor, name: str, requests: Mapping[tuple[str, ...], Reques
     size = tensor.reach * tensor.word_bytes
     found = {way: requests.get((name, way)) for way in WAYS}
     return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
+
+
+ARGUMENT: Columns[Row] = (
+    Column("argument", "string", "argument"),
+    Column("reads", heading="reads"),
+    Column("writes", heading="writes"),
+    Column("atomics", heading="atomics"),
+    Column("read_bytes"),
+    Column("write_bytes"),
+    Column("atomic_bytes"),
+    Column("distinct_reads", heading="distinct_reads"),
+    Column("distinct_writes"),
+    Column("times_read", "number", "times_read"),
+    Column("read_sector_bytes"),
+    Column("write_sector_bytes"),
+    Column("masked_lanes", heading="masked_lanes"),
+    Column("outside_words"),
+)
 
 
 def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | None]]:

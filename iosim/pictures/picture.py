@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ..answer import Answer, Column, Table, numbered, type_of
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.count import check_names
 from ..counting.given import Choice, memories, problem
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
-from ..notebook import Answer, numbered
 from ..studies.roofline import roofline
 from ..tuning.least import curve
 from . import draw
@@ -71,13 +71,15 @@ class Picture(Answer):
         svg = self.svg()
         return svg[svg.index("<svg") :]
 
-    def to_rows(self) -> list[Row]:
+    def table(self) -> Table:
         """A row for each point of each line. A mask has a row for each tile, with the share of it that is visible. SRAM
         has a row for each block and moment."""
-        return self.drawn.rows()
+        rows = self.drawn.rows()
+        cells = {name: cell for row in rows for name, cell in row.items()}  # charts may have columns of their own
+        return Table([Column(name, type_of(cell)) for name, cell in cells.items()], rows)
 
     def to_dict(self) -> Row:
-        return {"title": self.drawn.title, "points": self.to_rows()}
+        return {"title": self.drawn.title, "points": self.drawn.rows()}
 
     def pieces(self) -> Pieces:
         return [self.drawn.title]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from ..answer import pandas_cells
 from ..counting.count import check_names
 from ..counting.sweep_axes import AXES, build
 from ..errors import CheckError, InputError
-from ..notebook import column
 from ..units import MOST_POINTS
 from .executors import results
 from .own_options import COUNT, asking
@@ -96,4 +96,5 @@ def joined(tables: Sequence[pd.DataFrame], what: str) -> pd.DataFrame:
     if what == COUNT:
         return pd.concat(tables, ignore_index=True)
     cells = {name: [cell for table in tables for cell in table[name].tolist()] for name in tables[0]}
-    return pd.DataFrame({name: column([None if pd.isna(x) else x for x in found]) for name, found in cells.items()})
+    known = {name: [None if pd.isna(cell) else cell for cell in found] for name, found in cells.items()}
+    return pd.DataFrame({name: pandas_cells(found) for name, found in known.items()})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..counting.sweep_axes import Asking, read_axis, split
 from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
+from ..options import CHANCE, FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
 from ..options import COUNT as COUNTS
-from ..options import FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
 from ..tracing import GRANULARITIES, POLICIES
 from ..units import parse_bytes, parse_count
 
@@ -106,7 +106,9 @@ ROWS = (
     ),
     Own(Option("seed", SEED, "seed of random inputs (default: 0).", "0", metavar="COUNT"), ("check",), numbers(0)),
     Own(
-        Option("dropout", TEXT, "probability that an element of P is dropped.", metavar="P"), ("check",), probabilities
+        Option("dropout", CHANCE, "probability that an element of P is dropped.", metavar="P"),
+        ("check",),
+        probabilities,
     ),
     Own(Option("decode", FLAG, "add rows for one query.", False), ("roofline",), flag, decides=True),
 )

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
-from ..column_types import type_of
 from ..counting.columns import RESULT_COLUMNS
 from ..errors import InputError, MissingError
 
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from ..answer import Type
     from ..counting.sweep import Chunks
     from .questions import Asked
 
@@ -48,7 +48,8 @@ def write_parquet(grid: Chunks | Asked, out: Out, tables: Iterable[pd.DataFrame]
         from pyarrow import parquet
     except ImportError:
         raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
-    columns = {name: parquet_types(name, grid.int64) for name in grid.shown}
+    types = grid.types
+    columns = {name: parquet_types(types[name], grid.int64 or name not in RESULT_COLUMNS) for name in grid.shown}
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
     dtypes = {name: dtype for name, (_, dtype) in columns.items()}
     writer = None
@@ -82,14 +83,13 @@ def groups_of_rows(tables: Iterable[pd.DataFrame], most: int) -> Iterator[pd.Dat
         yield pd.concat(group, ignore_index=True)
 
 
-def parquet_types(name: str, int64: bool) -> tuple[pa.DataType, str]:
+def parquet_types(kind: Type, int64: bool) -> tuple[pa.DataType, str]:
     """The type of a column in Parquet, and in pandas. Counts that int64 might not hold are decimals of 38 digits."""
     import pyarrow as pa
 
-    exact = int64 or name not in RESULT_COLUMNS
     return {
         "string": (pa.dictionary(pa.int32(), pa.string()), "category"),
         "boolean": (pa.bool_(), "boolean"),
         "number": (pa.float64(), "float64"),
-        "integer": (pa.int64(), "Int64") if exact else (pa.decimal128(38, 0), "object"),
-    }[type_of(name)]
+        "integer": (pa.int64(), "Int64") if int64 else (pa.decimal128(38, 0), "object"),
+    }[kind]

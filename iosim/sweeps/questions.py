@@ -6,22 +6,26 @@ progress of such a sweep are counted in grid points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..counting.columns import PROBLEM_COLUMNS, option_columns
+from ..answer import Column, pandas_cells, types_of
+from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
-from ..notebook import column
 from ..options import flag_of
 from ..tables import finite
+from ..units import DTYPE_BYTES
 from .own_options import COUNT, OWN
 
 if TYPE_CHECKING:
+    from typing import Never
+
     import pandas as pd
 
+    from ..answer import Columns, Type
     from ..counting.given import Fields
     from ..counting.sweep_axes import Sweep
     from ..tables import Row, Rows
@@ -112,17 +116,50 @@ QUESTIONS: dict[str, Callable[[Point], Rows]] = {
 WITHOUT_TILES = ("tune",)  # it finds the tiles
 
 
-def columns_of_tune() -> tuple[str, ...]:
-    return ("blocks", "options", "more_tiles")
+def columns_of_tune() -> Columns[Never]:
+    from ..studies.fastest import TILES
+    from ..tuning.best import ENTRY, OF_RESULT
+    from ..tuning.every_M import OF_SCHEDULE, STEP
+
+    return (*TILES, *ENTRY, *OF_RESULT, *STEP, *OF_SCHEDULE)
 
 
-def columns_of_roofline() -> tuple[str, ...]:
+def columns_of_cache() -> Columns[Never]:
+    from ..tracing.cache_answer import RESULTS
+
+    return (Column("schedule", "string"), *RESULTS)
+
+
+def columns_of_check() -> Columns[Never]:
+    from ..studies.check import check_columns
+
+    return [column for dtype in DTYPE_BYTES for column in check_columns(dtype)]
+
+
+def columns_of_roofline() -> Columns[Never]:
     from ..studies.roofline import LAUNCH
 
-    return tuple(column.name for column in LAUNCH if column.type is not None)
+    return LAUNCH
 
 
-FOUND_LATER = {"tune": columns_of_tune, "roofline": columns_of_roofline}  # columns that the first points may lack
+COLUMNS = {
+    "tune": columns_of_tune,
+    "cache": columns_of_cache,
+    "check": columns_of_check,
+    "roofline": columns_of_roofline,
+}
+
+
+def types_of_rows(what: str) -> dict[str, Type]:
+    """The type of each column that a row of a command may have at a grid point, by its name."""
+    own: dict[str, Type] = {name: own.option.kind.type for name, own in OWN.items()}
+    return {**types_of_count(), "tiles": "string", **own, **types_of(COLUMNS[what]())}
+
+
+def found_later(what: str) -> Iterable[str]:
+    """The columns that the first points may lack. Nothing may fit there, so a roofline may lack all of its own."""
+    later = {"tune": ("blocks", "options", "more_tiles"), "roofline": tuple(types_of(columns_of_roofline()))}
+    return later.get(what, ())
 
 
 def known_question(what: str) -> str:
@@ -178,7 +215,7 @@ class Asked:
         rows = self.rows(number)
         if not self.plan.columns and (more := {name for row in rows for name in row} - {*self.shown}):
             raise InternalError(f"columns that the first points of a sweep lack: {', '.join(sorted(more))}")
-        return pd.DataFrame({name: column([row.get(name) for row in rows]) for name in self.shown})
+        return pd.DataFrame({name: pandas_cells([row.get(name) for row in rows]) for name in self.shown})
 
     def rows(self, number: int) -> list[Row]:
         """The rows of a grid point, with the columns of the point first."""
@@ -236,6 +273,11 @@ class Asked:
         shown = {*replace(self.plan, columns=()).shown, *(["hardware"] if self.plan.hardware else [])}
         return [name for name in of_point() if name in shown]
 
+    @property
+    def types(self) -> dict[str, Type]:
+        """The type of each column that a row may have, by its name."""
+        return types_of_rows(self.what)
+
     def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The columns of the first points, in the order in which they appear; or those asked for."""
         branches = {*BRANCHES, *(name for name in self.plan.own if OWN[name].decides)}
@@ -243,7 +285,7 @@ class Asked:
         firsts = product(*(range(length) if name in branches else [0] for name, length in self.lengths.items()))
         numbers = [self.number(places) for places in firsts]
         rows = [self.columns_of(self.point(numbers[0])), *(row for number in numbers for row in self.rows(number))]
-        known = tuple(dict.fromkeys([*(name for row in rows for name in row), *FOUND_LATER.get(self.what, tuple)()]))
+        known = tuple(dict.fromkeys([*(name for row in rows for name in row), *found_later(self.what)]))
         for name in asked:
             if name not in known:
                 raise InputError("--columns", name, ", ".join(known), suggestion(name, known))

@@ -182,6 +182,8 @@ def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
     of_rows = package.plot(package.sweep(N="64:256:x2", d=8, M="2KB"), x="N", y="total", by="schedule,tiling")
     assert len(of_rows.drawn.lines) == len(of_rows.to_frame()["line"].unique()) > 3
     assert package.plot(picture="mask", mask="causal", N=64, tiles=(16, 16)).to_frame()["visible"].max() == 1
+    gap = package.plot(picture="gap", N=64, d=8, schedules="flash2").to_frame()
+    assert gap["total"].notna().sum() + gap["ratio_to_floor"].notna().sum() == len(gap), "of two charts"
 
 
 @pytest.mark.parametrize("name", [*ASKED, "curve"])

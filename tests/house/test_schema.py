@@ -1,12 +1,13 @@
 """docs/schema.json has the shape of every answer in JSON and CSV, and answers have the shape that it says.
 
 `python tests/house/test_schema.py` writes it: the shape of an object is that of all EXAMPLES together, and the type of a
-column is that of `iosim.column_types`. The lines in OTHERS were not looked at for it.
+column is the one with which it is declared. The lines in OTHERS were not looked at for it.
 """
 
 import csv
 import io
 import json
+import re
 import runpy
 import shlex
 import sys
@@ -22,8 +23,12 @@ from click.testing import CliRunner
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 
-from iosim.column_types import type_of
+from iosim.answer import types_of
+from iosim.commands import answer as writing
 from iosim.commands.cli import COMMANDS, main
+from iosim.counting.columns import types_of_count
+from iosim.sweeps.questions import types_of_rows
+from iosim.tracing.event_file import EVENTS
 from iosim.units import DTYPE_BYTES
 
 PAGE = ROOT / "docs" / "schema.json"
@@ -156,6 +161,28 @@ def run(command, line, form):
     return result.stdout
 
 
+@cache
+def types(command, line):
+    """The type of each column of a command line's CSV, as its columns are declared."""
+    if command == "trace":
+        return {"schedule": "string", **types_of(EVENTS)}
+    if command == "sweep":
+        what = re.search(r"--what (\w+)", line)
+        return types_of_rows(what[1]) if what else types_of_count()
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "table_of", lambda parts, own=writing.table_of: seen.append(own(parts)) or seen[0])
+        invoked(command, *shlex.split(line), "--csv")
+    return seen[0].types()
+
+
+@cache
+def known_types():
+    """The type of each column of any of the commands, by its name."""
+    lines = [(command, line) for command, lines in {**EXAMPLES, **ROWS}.items() if not lacks(command) for line in lines]
+    return {name: kind for command, line in lines for name, kind in types(command, line).items()}
+
+
 def shape(value, name=""):
     """The schema of one value."""
     if isinstance(value, dict):
@@ -197,7 +224,7 @@ def finished(schema, name=""):
     found = {key: value for key, value in schema.items() if key != "type"}
     kinds = {*schema.get("type", [])}
     if kinds == {"null"}:
-        kinds |= {type_of(name)}  # a list or an object is null in no example
+        kinds |= {known_types().get(name, "integer")}  # a list or an object is null in no example
     if kinds:
         found["type"] = next(iter(kinds)) if len(kinds) == 1 else sorted(kinds)
     if "properties" in found:
@@ -208,11 +235,12 @@ def finished(schema, name=""):
     return found
 
 
-def rows_of(command, text):
-    """The rows of CSV, with their cells read as the types of their columns."""
+def rows_of(command, line):
+    """The rows of a command line's CSV, with their cells read as the types of their columns."""
+    kinds = types(command, line)
     return [
-        {name: read(cell, type_of(name, command)) for name, cell in row.items() if is_named(command, name)}
-        for row in csv.DictReader(io.StringIO(text))
+        {name: read(cell, kinds[name]) for name, cell in row.items() if is_named(command, name)}
+        for row in csv.DictReader(io.StringIO(run(command, line, "--csv")))
     ]
 
 
@@ -229,11 +257,13 @@ def read(cell, kind):
     return {"integer": int, "number": float, "string": str}[kind](cell)
 
 
-def of_rows(command, tables):
-    """The schema of rows of CSV: the type of a column is that of its name."""
+def of_rows(command, lines):
+    """The schema of the rows of these command lines."""
+    tables = [rows_of(command, line) for line in lines]
+    kinds = {name: kind for line in lines for name, kind in types(command, line).items()}
     names = list(dict.fromkeys(name for rows in tables for row in rows for name in row))
     always = [name for name in names if all(name in row for rows in tables for row in rows)]
-    columns = {name: {"type": ["null", type_of(name, command)]} for name in names}
+    columns = {name: {"type": ["null", kinds[name]]} for name in names}
     return {"type": "array", "items": {"type": "object", "properties": columns, "required": sorted(always)}}
 
 
@@ -247,9 +277,9 @@ def schema():
             continue
         answers = [json.loads(run(command, line, "--json")) for line in lines]
         found[f"{command}.json"] = finished(reduce(both, map(shape, answers)))
-        found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
+        found[f"{command}.csv"] = of_rows(command, lines)
     for command, lines in ROWS.items():
-        found[f"{command}.csv"] = of_rows(command, [rows_of(command, run(command, line, "--csv")) for line in lines])
+        found[f"{command}.csv"] = of_rows(command, lines)
     found["trace.json"] = finished(reduce(both, (shape(json.loads(run("trace", line, "--json"))) for line in TRACES)))
     found["calibrate.json"] = finished(shape(calibrated()))
     of_sweep = ("manifest.json", "parts.jsonl", "FILE.meta.json")
@@ -358,7 +388,7 @@ def test_answers_have_the_shape_that_the_page_says(command, page):
     forms = (f"#/$defs/{command}.{form}" for form in ("json", "csv"))
     of_json, of_csv = (Draft202012Validator({**page, "$ref": form}) for form in forms)
     for line in [*EXAMPLES[command][:1], *OTHERS[command]]:
-        answer, rows = json.loads(run(command, line, "--json")), rows_of(command, run(command, line, "--csv"))
+        answer, rows = json.loads(run(command, line, "--json")), rows_of(command, line)
         of_json.validate(answer)
         of_csv.validate(rows)
         with pytest.raises(Exception, match="'schema' is a required property"):
@@ -374,7 +404,7 @@ def test_rows_have_the_columns_that_the_page_says(command, page):
     from jsonschema import Draft202012Validator
 
     for line in OTHER_ROWS[command]:
-        rows = rows_of(command, run(command, line, "--csv"))
+        rows = rows_of(command, line)
         Draft202012Validator({**page, "$ref": f"#/$defs/{command}.csv"}).validate(rows)
         assert {*rows[0]} <= {*page["$defs"][f"{command}.csv"]["items"]["properties"]}
 
