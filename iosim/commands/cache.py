@@ -91,6 +91,6 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
     parts = []
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
     for (label, own), schedule in product(apart or [({}, sizes)], find_all(choice.schedules or "flash1")):
-        found = cache_of(p, schedule, choice.tiles, one, simulated.caches(own, p.word_bytes))
+        found = cache_of(p, schedule, choice.rule, one, simulated.caches(own, p.word_bytes))
         parts.append(({**label, "schedule": schedule.name}, found))
     answer_all(parts, output)

@@ -57,12 +57,10 @@ def read_mask(value: str | int, option: str) -> object:
     return parse_mask(str(value))
 
 
-def read_tiles(value: str | int, option: str) -> object:
-    from ..core.tiling import Tiling, parse_tiles
+def read_rule(value: str | int, option: str) -> object:
+    from ..core.tiling import read_tiles
 
-    rules = ("paper", "best", "ideal")
-    more = tuple(name for name in Tiling.__dataclass_fields__ if name not in ("rows_q", "rows_k"))
-    return value if value in rules else parse_tiles(str(value), option, more=more, rules=True)
+    return read_tiles(str(value), option)
 
 
 def read_schedules(value: str | int, option: str) -> object:
@@ -77,7 +75,7 @@ def read_hardware(value: str | int, option: str) -> object:
     return load(str(value))
 
 
-MASK_KIND, TILES = Kind(read_mask, between=";"), Kind(read_tiles)
+MASK_KIND, TILES = Kind(read_mask, between=";"), Kind(read_rule)
 SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
 ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""

@@ -53,7 +53,7 @@ def page_text(asked: Asked, trace: str | None) -> str:
     found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=choice.multiple, **values)
     axes = {name: value for name, value in values.items() if value not in (None, False)}
     chart = traffic_chart(axes, choice.schedules, choice.tiles, choice.multiple, found.M_bytes)
-    return page(found, chart, sys.argv[1:], choice.tiles, choice.multiple, choice.hardware)
+    return page(found, chart, sys.argv[1:], choice.rule, choice.multiple, choice.hardware)
 
 
 @named_command("report", needs=WITHOUT_TRACE, usual="core")

@@ -31,8 +31,7 @@ def command(name: str | None, asked: Asked, output: Output) -> None:
     from ..studies.about_schedules import Schedules
     from ..studies.schedule_text import schedule_answer, sizes_of
 
-    size, tiles = asked.memory, asked.choice.tiles
-    sized = any(value not in (None, False) for value in (*asked.given.values(), size, tiles))
+    sized = any(value not in (None, False) for value in (*asked.given.values(), asked.memory, asked.choice.tiles))
     if name is None:
         if sized:
             hint = "as in iosim schedules flash2 --N 8192 --d 128"
@@ -40,5 +39,5 @@ def command(name: str | None, asked: Asked, output: Output) -> None:
         answer_all([({}, Schedules())], output)
         return
     schedule = find(name)
-    sizes = sizes_of(schedule, asked.problem, tiles, size) if sized else None
+    sizes = sizes_of(schedule, asked.problem, asked.choice.rule, asked.M_bytes) if sized else None
     answer_all([({}, schedule_answer(schedule, sizes))], output)

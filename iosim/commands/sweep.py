@@ -78,6 +78,7 @@ class Question(NamedTuple):
 
     def plan(self, given: Given) -> Sweep:
         """The grid. Raises InputError for axes and options that do not go together."""
+        from ..core.tiling import tiles_text
         from ..counting.columns import every_column
         from ..counting.sweep_file import sweep_of
 
@@ -88,7 +89,8 @@ class Question(NamedTuple):
         known, ask = every_column() if counted else (), partial(asking, self.command)
         plan = sweep_of(self.config, given, size, self.schedules, self.tile_multiple, known, tuple(OWN), ask)
         asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
-        check_read(asked, plan.schedules, multiple_of=plan.tiles if plan.multiples != [1] else None)
+        tiles = [tiles_text(rule) for rule in plan.tiles]
+        check_read(asked, plan.schedules, multiple_of=tiles if plan.multiples != [1] else None)
         return plan
 
 

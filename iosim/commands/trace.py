@@ -38,10 +38,9 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     from ..schedules import find_all
     from ..tracing import event_file
 
-    p, size = asked.problem, asked.memory
-    tiles, schedules = asked.choice.tiles, asked.choice.schedules
+    p, choice, M_bytes = asked.problem, asked.choice, asked.M_bytes
     kind = event_file.event_format(kind, path, as_json, as_csv)
-    runs = [event_file.one_head_run(p, s.name, tiles, size) for s in find_all(schedules or "flash2")]
+    runs = [event_file.one_head_run(s, p, choice.rule, M_bytes) for s in find_all(choice.schedules or "flash2")]
     for run in runs:  # before anything is on stdout
         event_file.check_length(event_file.count_events(*run).total)
     columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)

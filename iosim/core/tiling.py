@@ -1,9 +1,10 @@
-"""Tile sizes, the reader of texts such as `128x64`, and the rule of the FlashAttention paper."""
+"""Tile sizes, the reader of what users give for them, and the rule of the FlashAttention paper."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, overload
+from typing import TYPE_CHECKING, Generic, Literal, get_args, overload
 
 from ..errors import InputError
 from ..units import LARGEST_COUNT, parse_count
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
     TilesAsked: TypeAlias = "str | tuple[int, int] | Tiling"
 
+RuleName = Literal["ideal", "paper", "best"]
+RULES = get_args(RuleName)
 MMA = 16  # rows, columns and depth of a product on tensor cores: sides of tiles are multiples of it
 
 
@@ -41,36 +44,64 @@ class Tiling(Generic[S]):
     """Columns of a tile of the output; None if the tile is Br x Bc."""
 
 
-def parse_tiles(text: str, where: str = "--tiles", more: tuple[str, ...] = (), rules: bool = False) -> Tiling:
-    """The tiling of a text such as `128x64`, which is Br x Bc, query rows first.
+Rule = RuleName | Tiling
+"""The tiles of a schedule: the name of the rule that chooses them, or given ones."""
+MORE_SIZES = tuple(name for name in Tiling.__dataclass_fields__ if name not in ("rows_q", "rows_k"))
 
-    Sizes named in `more` may follow, each after a slash, as in `128x64/depth=8`. With `rules`, the message of an
-    InputError names the rules paper and best as well.
+
+def parse_tiles(tiles: TilesAsked, where: str = "--tiles", more: Collection[str] = (), rules: bool = False) -> Tiling:
+    """The tiling that tiles stand for: Br x Bc as the text `128x64` or as (128, 64), query rows first, or a Tiling.
+
+    Sizes named in `more` may follow in a text, each after a slash, as in `128x64/depth=8`. With `rules`, the message of
+    an InputError names the rules paper and best as well.
     """
-    first, *others = str(text).lower().split("/")
+    if isinstance(tiles, Tiling):
+        return tiles
+    if isinstance(tiles, tuple | list) and len(tiles) == 2:
+        return Tiling(*(parse_count(size, f"{where} {tiles}", most=LARGEST_COUNT) for size in tiles))
+    if not isinstance(tiles, str):
+        raise InputError(where, str(tiles), "paper, best, Br x Bc as 128x64, (128, 64), or a Tiling")
+    first, *others = tiles.lower().split("/")
     parts = first.split("x")
     if len(parts) != 2:
-        raise InputError(where, text, "paper, best, or " * rules + "Br x Bc as in 128x64 (query rows first)")
-    rows = [parse_count(part, f"{where} {text}", most=LARGEST_COUNT) for part in parts]
+        raise InputError(where, tiles, "paper, best, or " * rules + "Br x Bc as in 128x64 (query rows first)")
+    rows = [parse_count(part, f"{where} {tiles}", most=LARGEST_COUNT) for part in parts]
     sizes = dict(other.partition("=")[::2] for other in others)
     if not set(sizes) <= set(more) or len(sizes) < len(others):
-        raise InputError(where, text, "Br x Bc" + "".join(f" and /{name}=SIZE" for name in more))
-    extra = {name: parse_count(size, f"{where} {text}", most=LARGEST_COUNT) for name, size in sizes.items()}
+        raise InputError(where, tiles, allowed_sizes(more))
+    extra = {name: parse_count(size, f"{where} {tiles}", most=LARGEST_COUNT) for name, size in sizes.items()}
     return Tiling(*rows, **extra)
 
 
-def tiles_text(tiles: TilesAsked | None, where: str = "--tiles") -> str | None:
-    """Tiles as text: `128x64` for (128, 64) and for Tiling(128, 64), further sizes after slashes. A text, a rule and
-    None are returned as they are."""
-    if tiles is None or isinstance(tiles, str):
+def allowed_sizes(more: Collection[str]) -> str:
+    """The sizes that a text of tiles may have, for messages."""
+    return "Br x Bc" + "".join(f" and /{name}=SIZE" for name in more)
+
+
+def read_tiles(tiles: TilesAsked | None, where: str = "--tiles") -> Rule | None:
+    """The rule that a user gives for tiles: its name, or a tiling, which may have all sizes. None stays None."""
+    if tiles is None or tiles in RULES:
+        return tiles  # type: ignore[return-value]
+    return parse_tiles(tiles, where, MORE_SIZES, rules=True)
+
+
+def tiles_text(tiles: TilesAsked) -> str:
+    """Tiles as `--tiles` takes them: `128x64`, with further sizes after slashes. A text and a rule stay as they are."""
+    if isinstance(tiles, str):
         return tiles
-    if isinstance(tiles, Tiling):
-        others = {name: size for name, size in vars(tiles).items() if name not in ("rows_q", "rows_k")}
-        more = [f"/{name}={size}" for name, size in others.items() if size != getattr(Tiling, name)]
-        return f"{tiles.rows_q}x{tiles.rows_k}" + "".join(more)
-    if isinstance(tiles, tuple | list) and len(tiles) == 2:
-        return "x".join(str(parse_count(size, f"{where} {tiles}", most=LARGEST_COUNT)) for size in tiles)
-    raise InputError(where, str(tiles), "paper, best, Br x Bc as 128x64, (128, 64), or a Tiling")
+    tiling = parse_tiles(tiles)
+    return f"{tiling.rows_q}x{tiling.rows_k}" + "".join(f"/{name}={n}" for name, n in further_sizes(tiling).items())
+
+
+def rule_name(rule: Rule) -> str:
+    """The name of a rule, as results have it: `given` for a tiling."""
+    return "given" if isinstance(rule, Tiling) else rule
+
+
+def further_sizes(tiling: Tiling) -> dict[str, int]:
+    """The sizes beside Br and Bc that are not at their defaults, by name."""
+    sizes = {name: getattr(tiling, name) for name in MORE_SIZES}
+    return {name: size for name, size in sizes.items() if size != getattr(Tiling, name)}
 
 
 @overload

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 from ..core.folded import Folded
 from ..core.options import find_option, option_names
 from ..core.problem import DENSE, USUAL, Attention, S
-from ..core.tiling import Tiling, paper_tiles, parse_tiles, tiles_text
+from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
@@ -24,7 +24,7 @@ from .result import Result
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
+    from ..core.tiling import Rule, TilesAsked
     from ..core.typing import Mask, Size
     from ..schedules.registry import SchedulesAsked
     from .typing import Counted
@@ -64,18 +64,19 @@ def count(
     """
     taken = ("N", "d", "M", "hardware", "schedules", "tiles", "tile_multiple", "mask")
     check_names("count", options, taken)
-    problem, M, tiles = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware), tiles_text(tiles)
+    problem, M, asked = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     chosen = find_all(schedules) or default_schedules(problem)
-    if M_bytes is None and tiles in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
+    if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     results = [
         run(schedule, rule, problem, M_bytes, tile_multiple)
         for schedule in chosen
-        for rule in rules_of(schedule, tiles, problem)
+        for rule in rules_of(schedule, asked, problem)
     ]
-    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=tiles)
+    text = None if asked is None else tiles_text(asked)
+    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text)
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
@@ -102,14 +103,17 @@ def default_schedules(problem: Attention) -> list[Schedule]:
     return [SCHEDULES[name] for name in CORE if problem.mask is not DENSE or not SCHEDULES[name].skips]
 
 
-def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple[str, ...]:
-    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose."""
+def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tuple[Rule, ...]:
+    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose.
+
+    Raises InputError for tiles with sizes that the schedule does not have.
+    """
     if "ideal" in schedule.rules:
-        if tiles not in (None, "ideal", *TILE_RULES):
-            parse_tiles(tiles.partition("/")[0], rules=True)
         return ("ideal",)
     if tiles == "ideal":
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
+    if isinstance(tiles, Tiling) and not further_sizes(tiles).keys() <= set(schedule.more_tiles):
+        raise InputError("--tiles", tiles_text(tiles), allowed_sizes(schedule.more_tiles))
     if tiles is not None:
         return (tiles,)
     if schedule.skips and problem.mask.tile_units:  # tiles change the mask, so there are no best ones
@@ -118,13 +122,13 @@ def rules_of(schedule: Schedule, tiles: str | None, problem: Attention) -> tuple
 
 
 def choose_tiling(
-    schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int
+    schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int
 ) -> Tiling | None:
-    """The tiling of a rule (`ideal`, `paper`, `best`, or Br x Bc); None if nothing fits."""
+    """The tiling of a rule; None if nothing fits."""
     if rule == "ideal":
         return Tiling(1, 1)
-    if rule not in TILE_RULES:
-        return parse_tiles(rule, more=schedule.more_tiles, rules=True)
+    if isinstance(rule, Tiling):
+        return rule
     assert M_bytes is not None
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)
@@ -139,10 +143,10 @@ def counted_tiling(result: Result) -> Tiling:
     return Tiling(result.Br, result.Bc, **result.more_tiles)
 
 
-def run(schedule: Schedule, rule: str, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
+def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
     """The count of one schedule with one tile rule."""
     require(schedule, problem)
-    label = rule if rule in ("ideal", *TILE_RULES) else "given"
+    label = rule_name(rule)
     packed = problem.packed
     tiling = choose_tiling(schedule, rule, packed, M_bytes, multiple)
     if tiling is None:

@@ -11,6 +11,7 @@ from ..options import FLAG, MASK
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
+    from ..core.tiling import Rule
 
 Given = Mapping[str, str | bool | None]  # options by name; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
@@ -60,6 +61,13 @@ class Choice(NamedTuple):
 
         return parse_count(self.tile_multiple, "--tile-multiple")
 
+    @property
+    def rule(self) -> Rule | None:
+        """The tiles; None for the rules of each schedule."""
+        from ..core.tiling import read_tiles
+
+        return read_tiles(self.tiles)
+
 
 class Place(NamedTuple):
     """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes."""
@@ -93,6 +101,13 @@ class Asked(NamedTuple):
     def memory(self) -> str | None:
         """The one SRAM, as text; None if it was not given."""
         return memory(self.choice.M, self.choice.hardware)
+
+    @property
+    def M_bytes(self) -> int | None:
+        """The one SRAM in bytes; None if it was not given."""
+        from ..units import parse_bytes
+
+        return None if self.memory is None else parse_bytes(self.memory, self.problem.word_bytes)
 
 
 def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:

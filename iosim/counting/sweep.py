@@ -16,12 +16,12 @@ import numpy as np
 
 from ..core.options import find_option
 from ..core.problem import DENSE, Attention, narrowed
-from ..core.tiling import Tiling, paper_tiles, parse_tiles
+from ..core.tiling import Tiling, paper_tiles, rule_name
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, types_of_count
-from .count import TILE_RULES, measure, run, with_plain_keys
+from .count import measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import RESULT, Result, more_sizes
 from .sweep_axes import NUMBERS, Runs, Sweep
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..answer import Type
+    from ..core.tiling import Rule
     from ..core.typing import Mask, Size, Test
     from .typing import Counted
 
@@ -262,7 +263,7 @@ def run_all(
 ) -> list[CellValues]:
     """The results of all runs, in arrays if possible, else point by point. In arrays the ratio to the floor is computed
     only `with_floor`, because under a mask the floor may take longer than the counts."""
-    results: dict[tuple[Schedule, str], CellValues] = {}
+    results: dict[tuple[Schedule, Rule], CellValues] = {}
     together = [one for one in runs if in_arrays(problem.mask, *one)]
     single = [one for one in runs if not in_arrays(problem.mask, *one)]
     if together:
@@ -272,7 +273,7 @@ def run_all(
     return [results[one] for one in runs]
 
 
-def in_arrays(mask: Mask, schedule: Schedule, rule: str) -> bool:
+def in_arrays(mask: Mask, schedule: Schedule, rule: Rule) -> bool:
     """Whether one walk can count all grid points. A schedule that states its candidates takes one problem at a
     time."""
     if schedule.candidates and (rule == "best" or mask is not DENSE):
@@ -364,7 +365,7 @@ def cells_of(
     problem: Attention[Size],
     M_bytes: Whole | None,
     schedule: Schedule,
-    rule: str,
+    rule: Rule,
     multiple: int,
     standard: Size,
     least: Floats | None,
@@ -384,18 +385,18 @@ def cells_of(
         row = {k: v if v is None else np.where(nothing, empty(nothing), np.asarray(v, object)) for k, v in row.items()}
         row["fits"] = np.where(nothing, False, cast("Whole", row["fits"]))
     more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
-    label = rule if rule in ("ideal", *TILE_RULES) else "given"
+    label = rule_name(rule)
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
 
 
 def tilings_of(
-    problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: str, multiple: int
+    problem: Attention[Size], M_bytes: Whole | None, schedule: Schedule, rule: Rule, multiple: int
 ) -> tuple[Tiling[Size], Test]:
     """The tiles of a rule, and the grid points where no tiles fit, as booleans."""
     if rule == "ideal":
         return Tiling(1, 1), False
-    if rule not in TILE_RULES:
-        return parse_tiles(rule, more=schedule.more_tiles), False
+    if isinstance(rule, Tiling):
+        return rule, False
     assert M_bytes is not None
     if rule == "best":
         tiling, found = search(schedule, problem, M_bytes, multiple)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.options import SIZES, find_option
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling, parse_tiles, tiles_text
+from ..core.tiling import Rule, Tiling, read_tiles
 from ..errors import InputError
 from ..masks import parse_mask
 from ..options import Option, flag_of
@@ -31,7 +31,7 @@ MOST_GRID_POINTS = 10**12  # a grid is never listed, so only its axes take memor
 
 AxisValue = object
 """An axis as it is given: a number, a string, a list of these, or None. `build` checks it."""
-Runs = list[tuple[Schedule, str]]
+Runs = list[tuple[Schedule, Rule]]
 """Schedules, each with a rule for its tiles."""
 
 
@@ -52,7 +52,7 @@ class Sweep:
     multiples: list[int]
     options: list[Fields]
     schedules: tuple[str, ...] = ()
-    tiles: tuple[str, ...] = ()
+    tiles: tuple[Rule, ...] = ()
     columns: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
     own: dict[str, Sequence[object]] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def build(
     sizes["M"] = read_presets(chips, given_M) if chips else given_M
     sweep = Sweep(
         sizes, list(product(dtypes, accumulators)), masks, multiples, points,
-        tuple(schedule_names(schedules)), tuple(tile_texts(tiles)), columns,
+        tuple(schedule_names(schedules)), tuple(read_rules(tiles)), columns,
         tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
     )  # fmt: skip
     check_sweep(sweep, needs_M=asking is None)
@@ -150,11 +150,12 @@ def schedule_names(value: AxisValue) -> list[str]:
     return split([find(v).name if isinstance(v, Schedule) else v for v in values if v is not None])
 
 
-def tile_texts(value: AxisValue) -> list[str]:
-    """Tiles and rules as texts. `(128, 64)` or a Tiling is one text; a list gives several."""
+def read_rules(value: AxisValue) -> list[Rule]:
+    """The rules of tiles. `(128, 64)` and a Tiling are one; a text as `best,128x64` and a list may be several."""
     one = isinstance(value, Tiling) or (isinstance(value, tuple) and all(isinstance(size, int) for size in value))
     values = [value] if one or value is None or isinstance(value, str) else list(cast("Sequence[object]", value))
-    return split([tiles_text(cast("TilesAsked", v)) for v in values if v is not None])
+    asked = [part for v in values for part in (split(v) if isinstance(v, str) else [cast("TilesAsked | None", v)])]
+    return list(dict.fromkeys(rule for part in asked if (rule := read_tiles(part)) is not None))
 
 
 def read_axis(value: AxisValue, where: str, parse: Callable[[str | int], int]) -> list[int] | None:
@@ -233,13 +234,11 @@ def check_sweep(sweep: Sweep, needs_M: bool = True) -> None:
 
 
 def check_rules(sweep: Sweep, needs_M: bool) -> None:
-    """Raise InputError for tiles that cannot be read, and for tile rules that need M if M was not given."""
+    """Raise InputError for tiles that a schedule does not take, and for tile rules that need M if it was not given."""
     for mask in sweep.masks:
-        for schedule, rule in sweep.runs(mask):
-            if rule not in ("ideal", *TILE_RULES):
-                parse_tiles(rule, more=schedule.more_tiles, rules=True)
-            elif needs_M and rule != "ideal" and sweep.sizes["M"] is None:
-                raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
+        chosen = [rule for _, rule in sweep.runs(mask) if rule in TILE_RULES]
+        if chosen and needs_M and sweep.sizes["M"] is None:
+            raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
 
 
 def check_points(points: int) -> None:

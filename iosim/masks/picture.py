@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ..answer import Table, columns_of
 from ..core.problem import Attention
-from ..core.tiling import parse_tiles, tiles_text
+from ..core.tiling import Tiling, parse_tiles
 from ..errors import InputError
 from . import parse_mask
 from .expression import DENSE
@@ -41,16 +41,16 @@ class MaskRow(TypedDict):
     formula_density: float | None
 
 
-def bound(expression: str | AnyMask, tiles: str, N: int, Nk: int | None) -> BoundMask:
+def bound(expression: str | AnyMask, tiling: Tiling, N: int, Nk: int | None) -> BoundMask:
     """The mask over N queries and Nk keys, in tiles. The dense mask is an expression here, like all others."""
-    p, tiling = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression)), parse_tiles(tiles)
+    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(expression))
     found = p.mask if isinstance(p.mask, Mask) else Mask("dense", DENSE)
     return found.bind(p, tiling)
 
 
-def describe(expression: str | AnyMask, tiles: str, N: int, Nk: int | None = None) -> MaskRow:
+def describe(expression: str | AnyMask, tiling: Tiling, N: int, Nk: int | None = None) -> MaskRow:
     """The tile counts and the densities of a mask."""
-    of = bound(expression, tiles, N, Nk)
+    of = bound(expression, tiling, N, Nk)
     active, seen = int(of.active_tiles), of.visible_pairs()
     formula, density = formula_density(of) or (None, None)
     return {
@@ -75,8 +75,8 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
 
     `expression` is a mask as `causal&window:64`, `tiles` are Br x Bc. Raises InputError for whatever is not allowed.
     """
-    in_tiles = str(tiles_text(tiles))
-    row, picture = describe(expression, in_tiles, N, Nk), draw(bound(expression, in_tiles, N, Nk))
+    tiling = parse_tiles(tiles)
+    row, picture = describe(expression, tiling, N, Nk), draw(bound(expression, tiling, N, Nk))
     hint = ["(one tile covers the whole mask; smaller ones, as --tiles 1x1, show more)"] * (row["Tr"] * row["Tc"] == 1)
     lines = [picture, *hint, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}

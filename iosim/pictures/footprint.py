@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
 from ..core.problem import DENSE
+from ..core.tiling import Rule, Tiling, tiles_text
 from ..core.watchers import Capacity
 from ..counting.asked import asked
 from ..counting.count import choose_tiling, default_schedules, rules_of
@@ -22,7 +23,6 @@ from .svg import SHEET_WIDTH, head_svg, label, legend, segment, svg_file, text_w
 if TYPE_CHECKING:
     from ..core.machine import Block
     from ..core.problem import Attention
-    from ..core.tiling import Tiling
     from ..tables import Row
 
 MOST_SCHEDULES = 8
@@ -89,15 +89,15 @@ class Footprint:
 
 
 def footprint(
-    p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int
+    p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule | None, multiple: int
 ) -> Footprint:
     """The blocks in SRAM at its fullest, of each schedule with its tiles, without the mask."""
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     bars = []
     for schedule in chosen(schedules, default_schedules(p), p):
-        for rule in rules_of(schedule, tiles, p):
-            tiling = tiling_of(schedule, rule, p, M_bytes, multiple)
-            bars.append(Bar(name_of(schedule, rule, tiling), merged(fullest(schedule, p, tiling))))
+        for own_rule in rules_of(schedule, rule, p):
+            tiling = tiling_of(schedule, own_rule, p, M_bytes, multiple)
+            bars.append(Bar(name_of(schedule, own_rule, tiling), merged(fullest(schedule, p, tiling))))
     about = asked(p, M_bytes) if M_bytes is not None else asked(p)
     return Footprint(f"What is in SRAM at its fullest: {about}", bars, M_bytes)
 
@@ -139,7 +139,7 @@ def chosen(names: Sequence[str], usual: Sequence[Schedule], p: Attention) -> lis
     return found
 
 
-def tiling_of(schedule: Schedule, rule: str, p: Attention, M_bytes: int | None, multiple: int) -> Tiling:
+def tiling_of(schedule: Schedule, rule: Rule, p: Attention, M_bytes: int | None, multiple: int) -> Tiling:
     """The tiles of a schedule. Raises InputError if they need M and it is not given, or if none fits."""
     if M_bytes is None and rule in ("paper", "best"):
         raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
@@ -149,11 +149,12 @@ def tiling_of(schedule: Schedule, rule: str, p: Attention, M_bytes: int | None, 
     return tiling
 
 
-def name_of(schedule: Schedule, rule: str, t: Tiling) -> str:
+def name_of(schedule: Schedule, rule: Rule, t: Tiling) -> str:
     """A schedule with its tiles: `flash1 paper 100x100`."""
     if rule == "ideal":
         return schedule.name
-    return f"{schedule.name} {rule} {t.rows_q}x{t.rows_k}" if rule in ("paper", "best") else f"{schedule.name} {rule}"
+    sizes = "" if isinstance(rule, Tiling) else f" {t.rows_q}x{t.rows_k}"
+    return f"{schedule.name} {tiles_text(rule)}{sizes}"
 
 
 def merged(parts: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

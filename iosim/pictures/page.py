@@ -9,7 +9,7 @@ from dataclasses import replace
 from html import escape
 
 from ..core.problem import DENSE
-from ..core.tiling import Tiling
+from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
 from ..counting.count import counted_tiling
@@ -88,7 +88,7 @@ OF_TENSORS = (
     "What each tensor adds, read and written together. The mark is the least that any exact algorithm can move."
 )
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
-EXAMPLE_TILES = "64x64"  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
+EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
 MOST_ROOFLINE = 3  # most schedules in the roofline
 LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a line of text
 
@@ -97,13 +97,13 @@ def page(
     found: Report,
     chart: Chart,
     argv: list[str],
-    tiles: str | None = None,
+    rule: Rule | None = None,
     multiple: int = 1,
     hardware: str | None = None,
 ) -> str:
     """The HTML text of a report's page.
 
-    `chart` is the traffic against M. `tiles`, `multiple` and `hardware` are the options that the report was counted
+    `chart` is the traffic against M. `rule`, `multiple` and `hardware` are the options that the report was counted
     with, `argv` the words of the command line after `iosim`.
     """
     ran = tilings(found)
@@ -117,7 +117,7 @@ def page(
         section("Words moved", counts_table(found), OF_WORDS),
         folded("What is proven", bounds_html(found.bounds), OF_BOUNDS),
         section("Words by tensor", tensor_bars(found), OF_TENSORS),
-        roofline_section(found, hardware, tiles, multiple),
+        roofline_section(found, hardware, rule, multiple),
         section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
     ]
     if p.mask is not DENSE:
@@ -280,7 +280,7 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
     return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 
-def roofline_section(found: Report, hardware: str | None, tiles: str | None, multiple: int) -> str:
+def roofline_section(found: Report, hardware: str | None, rule: Rule | None, multiple: int) -> str:
     """The section of the roofline, for at most three schedules; empty if the GPU has no peak for the types."""
     names = list(dict.fromkeys(r.schedule for r in found.results))
     usual = [name for name in player.USUAL if name in names] or names
@@ -288,7 +288,7 @@ def roofline_section(found: Report, hardware: str | None, tiles: str | None, mul
         chip = load(hardware or EXAMPLE_GPU)
         peaks(chip, found.problem)
         empty, schedules = Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])]
-        seen = filled(empty, schedules, tiles or EXAMPLE_TILES, multiple)
+        seen = filled(empty, schedules, rule or EXAMPLE_TILES, multiple)
         sheet = roofline_sheet(seen)
     except IosimError:
         return ""

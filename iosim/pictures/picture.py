@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..core.problem import Attention
-    from ..core.tiling import TilesAsked
+    from ..core.tiling import Rule, TilesAsked
     from ..counting.given import Given
     from ..counting.sweep_axes import AxisValue
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-    Blocks = Callable[[Attention, str | None, Sequence[str], str | None, int], Drawn]
+    Blocks = Callable[[Attention, str | None, Sequence[str], Rule | None, int], Drawn]
 
 TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
 
@@ -125,7 +125,8 @@ def plot(
     if path is not None:
         draw.format_of(path)
     M, names = values.pop("M", None), tuple(schedule_names(schedules))
-    choice = Choice(None if M is None else axis_text(M), hardware, names, tiles_text(tiles), tile_multiple)
+    size, text = None if M is None else axis_text(M), None if tiles is None else tiles_text(tiles)
+    choice = Choice(size, hardware, names, text, tile_multiple)
     if rows is not None:
         check_rows(picture, bool(values) or choice[:-1] != Choice()[:-1])
         found = of_rows(rows, x, y, by or (), steps)
@@ -213,7 +214,7 @@ def of_blocks(draw_blocks: Blocks) -> Callable[[Asked], Picture]:
 
     def drawn(asked: Asked) -> Picture:
         choice = asked.choice
-        return Picture(draw_blocks(asked.problem, asked.memory, choice.schedules, choice.tiles, choice.multiple))
+        return Picture(draw_blocks(asked.problem, asked.memory, choice.schedules, choice.rule, choice.multiple))
 
     return drawn
 

@@ -21,7 +21,7 @@ from .timeline import Fullest
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
-    from ..core.tiling import Tiling
+    from ..core.tiling import Rule, Tiling
     from ..core.watchers import Event
     from ..schedules import Schedule
     from ..tables import Row
@@ -91,7 +91,7 @@ class Race:
         return svg_file(SHEET_WIDTH, bottom + 16 * len(notes), self.title, sheet + "".join(parts))
 
 
-def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int) -> Race:
+def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule | None, multiple: int) -> Race:
     """The animated picture of two schedules with the same tiles: standard-tiled and flash2, if none are named.
 
     Raises InputError for a run that is too long to watch, or for more than one head.
@@ -102,7 +102,7 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str
     found = chosen(schedules, [SCHEDULES[name] for name in ("standard-tiled", "flash2")], p)
     if len(found) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(found)} schedules", f"at most {MOST_SCHEDULES}")
-    rules = [rules_of(schedule, tiles, p)[-1] for schedule in found]
+    rules = [rules_of(schedule, rule, p)[-1] for schedule in found]
     sizes = [tiling_of(schedule, rule, p, M_bytes, multiple) for schedule, rule in zip(found, rules, strict=True)]
     grid = (-(-p.N // min(t.rows_q for t in sizes)), -(-p.Nk // min(t.rows_k for t in sizes)))
     if max(grid) > MOST_TILES:
@@ -111,7 +111,7 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str
     return Race(f"Words moved, tile by tile: {asked(p)}", runners, grid)
 
 
-def runner(p: Attention, schedule: Schedule, rule: str, tiling: Tiling, cells: Tiling) -> Runner:
+def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: Tiling) -> Runner:
     """The Runner of a schedule. Tiles of the picture are `cells`; an event lights all those that it touches."""
     check_length(count_events(schedule, p.packed, tiling).total, MOST_EVENTS)
     trace, fullest = Trace(), Fullest()

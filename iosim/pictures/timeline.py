@@ -23,6 +23,7 @@ from .svg import SHEET_WIDTH, broken, head_svg, label, legend, segment, svg_file
 if TYPE_CHECKING:
     from ..core.machine import Block
     from ..core.problem import Attention
+    from ..core.tiling import Rule
     from ..core.typing import Size
     from ..tables import Row
 
@@ -86,7 +87,7 @@ class Timeline:
         return svg_file(SHEET_WIDTH, bottom + 16 * len(notes), self.title, "".join(parts))
 
 
-def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], tiles: str | None, multiple: int) -> Timeline:
+def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule | None, multiple: int) -> Timeline:
     """The contents of SRAM against the words moved, for each schedule with its tiles. Raises InputError for too long a
     run."""
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
@@ -94,12 +95,12 @@ def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], tiles:
         raise InputError("--heads, --batch", p.instances, "1 in all: every head leaves the same picture")
     runs = []
     for schedule in chosen(schedules, [SCHEDULES[name] for name in ("standard-tiled", "flash1", "flash2")], p):
-        rule = rules_of(schedule, tiles, p)[-1]
-        tiling = tiling_of(schedule, rule, p, M_bytes, multiple)
+        own_rule = rules_of(schedule, rule, p)[-1]
+        tiling = tiling_of(schedule, own_rule, p, M_bytes, multiple)
         check_length(count_events(schedule, p.packed, tiling).total, MOST_EVENTS)
         watcher = Fullest()
         Machine(p.packed, watcher).run(schedule, tiling)
-        runs.append(watcher.run(name_of(schedule, rule, tiling)))
+        runs.append(watcher.run(name_of(schedule, own_rule, tiling)))
     limit = None if M_bytes is None else M_bytes // p.word_bytes
     last = max(run.x[-1] for run in runs)
     return Timeline(f"What is in SRAM while words move: {asked(p)}", [thinned(run, last) for run in runs], limit)

@@ -19,7 +19,7 @@ from ..oracles.attention import attention_output, plain_inputs, queries_keys_val
 if TYPE_CHECKING:
     from typing import TypeAlias, TypedDict
 
-    from ..core.tiling import Tiling
+    from ..core.tiling import RuleName, Tiling
     from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
 
     Candidates = Callable[[Attention, int], Iterable[Tiling[Size]]]  # (p, multiple)
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         """Fields of a Schedule that several of them share."""
 
         outer: str
-        rules: tuple[str, ...]
+        rules: tuple[RuleName, ...]
         options: tuple[str | Option, ...]
         exact_traffic: TrafficFormula
         footprint: FootprintFormula
@@ -74,7 +74,7 @@ class Schedule:
     outer: str = "queries"
     """The axis of its outer loop, "queries" or "keys". A larger tile of that loop means less traffic, unless
     `candidates` are given."""
-    rules: tuple[str, ...] = ("best",)
+    rules: tuple[RuleName, ...] = ("best",)
     """The tile rules that `count` shows unless others are asked for: some of best, paper and ideal."""
     skips: bool = False
     """Whether it leaves out the tiles that a mask hides. If not, a mask only hides scores."""

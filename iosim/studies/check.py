@@ -246,24 +246,21 @@ LARGEST_TILE = 16  # of a check that names no tiles
 
 
 def run_checks(
-    given: Attention, tiles: str | None, names: tuple[str, ...], seed: str, begin: Callable[[str], None]
+    given: Attention, tiling: Tiling | None, schedules: list[Schedule], seed: int, begin: Callable[[str], None]
 ) -> tuple[list[Row], bool]:
-    """(the rows of `check` for a command line, whether all are ok). Allows at most 2^22 scores."""
-    from ..core.tiling import parse_tiles
+    """(the rows of `check`, whether all are ok). Allows at most 2^22 scores."""
     from ..counting.count import default_schedules
-    from ..schedules import SCHEDULES, find_all
-    from ..units import parse_count
+    from ..schedules import SCHEDULES
 
     problem = given.packed
     if problem.N * problem.Nk > MOST_SCORES or max(problem.N, problem.Nk) * problem.d > MOST_WORDS:
         raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run",
                          size_that_runs(given))  # fmt: skip
-    schedules = find_all(names) or default_schedules(problem)
+    schedules = schedules or default_schedules(problem)
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
         raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")
-    tiling = usual_tiles(problem) if tiles is None else parse_tiles(tiles)
-    rows = check(problem, tiling, schedules, parse_count(seed, "--seed", least=0), begin)
+    rows = check(problem, tiling or usual_tiles(problem), schedules, seed, begin)
     return rows, all(row["ok"] for row in rows)
 
 

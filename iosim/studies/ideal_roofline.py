@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ..core.folded import Folded
 from ..core.problem import DENSE, Attention
+from ..core.tiling import rule_name
 from ..core.watchers import Watcher
 from ..errors import InputError
 from ..search.best import footprint
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine
-    from ..core.tiling import Tiling
+    from ..core.tiling import Rule, Tiling
     from ..core.typing import Input, Shape, Size, Step
     from ..hardware import Hardware
     from ..schedules import Schedule
@@ -185,7 +186,7 @@ def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
 
 def rows_of(
     schedule: Schedule,
-    rule: str,
+    rule: Rule,
     p: Attention,
     tiling: Tiling,
     launches: list[LaunchWork],
@@ -197,7 +198,7 @@ def rows_of(
     label: Labels = {
         "phase": "decode" if p.N == 1 < p.Nk else "prefill",
         "schedule": schedule.name,
-        "tiling": rule if rule in ("ideal", "paper", "best") else "given",
+        "tiling": rule_name(rule),
         "Br": None if ideal else tiling.rows_q,
         "Bc": None if ideal else tiling.rows_k,
         "fits": int(footprint(schedule, p.packed, tiling).smem_bytes) <= M_bytes,

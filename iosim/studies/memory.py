@@ -109,7 +109,7 @@ def memory(
     if d is None:
         raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)
-    return memory_of(Attention(1, d, **options), N, Nk, budget, tiles_text(tiles), grid)
+    return memory_of(Attention(1, d, **options), N, Nk, budget, None if tiles is None else tiles_text(tiles), grid)
 
 
 def memory_of(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Table
 from ..core.problem import Attention
-from ..core.tiling import tiles_text
+from ..core.tiling import parse_tiles
 from ..counting.asked import asked
 from ..counting.count import check_names
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
 from ..schedules import find_all
+from ..units import parse_count
 from .check import check_columns, run_checks
 from .online_softmax import PIECE, softmax_pieces
 
@@ -61,14 +62,19 @@ def check(
     check_names("check", options, taken)
     chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
     p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)
-    return check_problem(p, tiles_text(tiles), [schedule.name for schedule in find_all(schedules)], str(seed))
+    return check_problem(p, tiles, schedules, seed)
 
 
 def check_problem(
-    p: Attention, tiles: str | None, names: Iterable[str], seed: str, begin: Callable[[str], None] = lambda name: None
+    p: Attention,
+    tiles: TilesAsked | None,
+    schedules: SchedulesAsked,
+    seed: int | str,
+    begin: Callable[[str], None] = lambda name: None,
 ) -> Checks:
     """The checks of schedules on a problem. `begin` is called with the name of each before it runs."""
-    rows, right = run_checks(p, tiles, tuple(names), seed, begin)
+    tiling = None if tiles is None else parse_tiles(tiles)
+    rows, right = run_checks(p, tiling, find_all(schedules), parse_count(seed, "--seed", least=0), begin)
     parts = softmax_pieces()
     ok = right and all(bool(part["ok"]) for part in parts)
     columns = check_columns(p.dtype)

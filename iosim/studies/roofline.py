@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Column, Table, columns_of, in_order, numbered
 from ..core.problem import Attention
-from ..core.tiling import MMA, Tiling, tiles_text
+from ..core.tiling import MMA, Tiling, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.count import check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
@@ -29,7 +29,7 @@ from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
+    from ..core.tiling import Rule, TilesAsked
     from ..core.typing import Mask
     from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
@@ -138,17 +138,17 @@ def roofline(
     allowed.
     """
     check_names("roofline", options, TAKEN)
-    problem, tiles = Attention(N, d, mask=parse_mask(mask), **options), tiles_text(tiles)
+    problem, rule = Attention(N, d, mask=parse_mask(mask), **options), read_tiles(tiles)
     parse_count(tile_multiple, "--tile-multiple")
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
     found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware))
-    return filled(found, find_all(schedules) or default_schedules(problem), tiles, tile_multiple, decode)
+    return filled(found, find_all(schedules) or default_schedules(problem), rule, tile_multiple, decode)
 
 
 def filled(
-    found: Roofline, schedules: Sequence[Schedule], tiles: str | None, tile_multiple: int = 1, decode: bool = False
+    found: Roofline, schedules: Sequence[Schedule], rule: Rule | None, tile_multiple: int = 1, decode: bool = False
 ) -> Roofline:
     """A roofline with its rows. Without `measured_on` it has no predicted times, which can take seconds."""
     for schedule in schedules:
@@ -156,13 +156,13 @@ def filled(
     problems = [found.problem, replace(found.problem, N=1)] if decode and found.problem.N > 1 else [found.problem]
     for p in problems:
         for schedule in schedules:
-            for rule in rules_of(schedule, tiles, p):
-                tiling = choose_tiling(schedule, rule, p.packed, found.M_bytes, tile_multiple)
-                add_rows(found, schedule, rule, p, tiling)
+            for own_rule in rules_of(schedule, rule, p):
+                tiling = choose_tiling(schedule, own_rule, p.packed, found.M_bytes, tile_multiple)
+                add_rows(found, schedule, own_rule, p, tiling)
     return found
 
 
-def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tiling: Tiling | None) -> None:
+def add_rows(found: Roofline, schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling | None) -> None:
     """Add the rows of one schedule with one tile rule; without a tiling, its name to those of which nothing fits."""
     if tiling is None:
         found.nothing_fits[:] = dict.fromkeys([*found.nothing_fits, schedule.name])
@@ -176,7 +176,7 @@ def add_rows(found: Roofline, schedule: Schedule, rule: str, p: Attention, tilin
             whole = with_prediction(whole, predicted(schedule, rule, p, tiling, found.measured_on))
             found.on_cuda_cores.extend(without_tensor_cores(schedule, p.packed, tiling))
         except IosimError as error:
-            name = rule if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
+            name = "ideal" if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
             found.not_predicted.append(Missing(schedule.name, name, str(error)))
     found.rows.extend([*parts, whole])
 
@@ -197,7 +197,7 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
 # ---------------------------------------------------------------- the prediction
 
 
-def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
+def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
     """The prediction for the generated kernels on a GPU whose rates were measured. An IosimError gives the reason if
     there is none."""
     from ..cuda.machine import generate
@@ -217,7 +217,7 @@ def predicted(schedule: Schedule, rule: str, p: Attention, tiling: Tiling, chip:
     return predict_generated(schedule, program, chip)
 
 
-def shorter(rule: str, tiling: Tiling) -> str:
+def shorter(rule: Rule, tiling: Tiling) -> str:
     """What makes a prediction shorter. Tiles are no advice to those who have such tiles."""
     if tiling.rows_q * tiling.rows_k >= LARGE**2:
         return "a smaller N"

@@ -20,14 +20,13 @@ from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTraffic, box
-from ..core.tiling import Tiling, tiles_text
+from ..core.tiling import Rule, Tiling, tiles_text
 from ..counting.asked import asked
 from ..counting.count import choose_tiling, rules_of
 from ..errors import FoldingError, InputError
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
 from ..tables import Row
-from ..units import parse_bytes
 from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
 
 Moved = Mapping[str, tuple[int, int]]
@@ -94,19 +93,18 @@ def schedule_answer(schedule: Schedule, sizes: Sizes | None = None) -> Table:
     return Table(ABOUT, [row], schedule.name, {"schedules": [json]}, [text])
 
 
-def sizes_of(schedule: Schedule, p: Attention, tiles: str | None, M: str | None) -> Sizes:
+def sizes_of(schedule: Schedule, p: Attention, tiles: Rule | None, M_bytes: int | None) -> Sizes:
     """The problem and the tiles of a schedule: the tiles given, or those of the schedule's rule, which needs M.
 
     Raises InputError if M is needed and not given, or if nothing fits.
     """
     require(schedule, p)
-    M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     rule = rules_of(schedule, tiles, p)[-1]
     if M_bytes is None and rule in ("paper", "best"):
-        raise InputError("--tiles", tiles or "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
+        raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
     tiling = choose_tiling(schedule, rule, p.packed, M_bytes, 1)
     if tiling is None:
-        raise InputError("--M", M, "an SRAM in which some tile fits", "give --tiles as 64x64")
+        raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     return Sizes(p.packed, tiling)
 
 

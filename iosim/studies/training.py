@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Table, in_order, numbered
 from ..core.problem import DENSE, Attention, narrowed
-from ..core.tiling import parse_tiles, tiles_text
+from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
 from ..counting.count import TILE_RULES, check_names, rules_of, run
@@ -27,7 +27,7 @@ from .memory import tensor_bytes
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
+    from ..core.tiling import Rule, TilesAsked
     from ..core.typing import Mask
     from ..grid import Pieces
     from ..tables import Row
@@ -265,23 +265,20 @@ def training(
     taken = ("N", "d", "M", "hardware", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused", "mask")
     check_names("training", options, taken)
     p, M = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware)
-    tiles, backward_tiles = tiles_text(tiles), tiles_text(backward_tiles, "--backward-tiles")
+    rule, backward_rule = read_tiles(tiles), read_tiles(backward_tiles, "--backward-tiles")
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     parse_count(tile_multiple, "--tile-multiple")
     known, names, passes = {c.name: c for c in COMBINATIONS}, names_in(combinations), names_in(unfused)
     check_known("--combination", names, known)
     check_known("--unfused", passes, PASSES)
-    for option, text in (("--tiles", tiles), ("--backward-tiles", backward_tiles)):
-        if text not in (None, *TILE_RULES):
-            parse_tiles(str(text), option)
     chosen = [known[name] for name in dict.fromkeys(names)]
     chosen = chosen or [c for c in COMBINATIONS if p.mask is not DENSE or not SCHEDULES[c.forward].skips]
-    if M_bytes is None and needs_memory(chosen, tiles, backward_tiles):
+    if M_bytes is None and needs_memory(chosen, rule, backward_rule):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     steps = [
-        count_step(c, rule, backward_tiles, p, M_bytes, tile_multiple, tuple(dict.fromkeys(passes)))
+        count_step(c, forward_rule, backward_rule, p, M_bytes, tile_multiple, tuple(dict.fromkeys(passes)))
         for c in chosen
-        for rule in rules_of(SCHEDULES[c.forward], tiles, p)
+        for forward_rule in rules_of(SCHEDULES[c.forward], rule, p)
     ]
     base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
     return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
@@ -299,22 +296,22 @@ def check_known(option: str, names: Iterable[str], known: Collection[str]) -> No
             raise InputError(option, name, ", ".join(known), suggestion(name, known))
 
 
-def needs_memory(chosen: list[Combination], tiles: str | None, backward_tiles: str | None) -> bool:
+def needs_memory(chosen: list[Combination], rule: Rule | None, backward_rule: Rule | None) -> bool:
     """Whether M decides the tiles of any combination."""
-    rules = {tiles, backward_tiles or tiles}
+    rules = {rule, backward_rule or rule}
     return bool(rules & {None, *TILE_RULES}) and any("ideal" not in SCHEDULES[c.forward].rules for c in chosen)
 
 
 def count_step(
-    c: Combination, rule: str, backward_tiles: str | None, p: Attention, M_bytes: int | None, multiple: int,
+    c: Combination, rule: Rule, asked_rule: Rule | None, p: Attention, M_bytes: int | None, multiple: int,
     unfused: tuple[str, ...],
 ) -> TrainingStep:  # fmt: skip
-    """The step of one combination with one tile rule."""
+    """The step of one combination with one tile rule; the backward pass has the one that is asked for, if any is."""
     passes = [PASSES[name] for name in unfused] if c.unfused else []
     ahead = narrowed(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
     back = narrowed(p, elementwise=sum(x.backward for x in passes))
     backward_schedule = SCHEDULES[c.backward]
-    (backward_rule,) = rules_of(backward_schedule, backward_tiles or rule, p)
+    (backward_rule,) = rules_of(backward_schedule, asked_rule or rule, p)
     forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)
     backward = run(backward_schedule, backward_rule, back, M_bytes, multiple)
     mask_bytes = p.instances * p.N * p.Nk * sum(x.mask_bytes for x in passes)

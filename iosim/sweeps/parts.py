@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from ..files import written_whole
 from .own_options import COUNT
@@ -125,7 +126,7 @@ class Work:
             **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,
             "schedule": [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks],
-            "tiles": list(plan.tiles),
+            "tiles": [tiles_text(rule) for rule in plan.tiles],
             "columns": list(self.chunks.shown),
             "load": {source.file: digest(source.text) for source in self.sources},
         }

@@ -13,6 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..answer import Column, pandas_cells, types_of
+from ..core.tiling import Rule, tiles_text
 from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
 from ..options import flag_of
@@ -46,7 +47,7 @@ class Point(NamedTuple):
     M_bytes: int | None
     hardware: str | None
     schedules: tuple[str, ...]
-    tiles: str | None
+    tiles: Rule | None
     tile_multiple: int
     own: Fields
 
@@ -181,7 +182,8 @@ class Asked:
 
     def __init__(self, plan: Sweep, what: str, columns: tuple[str, ...] = ()):
         if plan.tiles and what in WITHOUT_TILES:
-            raise InputError("--tiles", ",".join(plan.tiles), f"nothing with --what {what}, which finds the tiles")
+            given = ",".join(map(tiles_text, plan.tiles))
+            raise InputError("--tiles", given, f"nothing with --what {what}, which finds the tiles")
         self.plan, self.what, self.ask = plan, what, QUESTIONS[what]
         axes: dict[str, Sequence[object]] = {
             "tile_multiple": plan.multiples,
@@ -265,7 +267,7 @@ class Asked:
         known |= {"M_bytes": M_bytes, "M_words": None if M_bytes is None else M_bytes // problem.word_bytes}
         before = {name: known[name] for name in self.of_point}
         before |= {name: value for name, value in point.own.items() if value is not True}
-        return before | ({"tiles": point.tiles} if self.plan.tiles else {})
+        return before | ({"tiles": tiles_text(point.tiles)} if point.tiles is not None else {})
 
     @property
     def of_point(self) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..answer import Column, Table, columns_of, in_order
 from ..core.problem import Attention
-from ..core.tiling import tiles_text
+from ..core.tiling import read_tiles
 from ..counting.asked import asked
 from ..counting.count import check_names
 from ..counting.given import memory
@@ -27,7 +27,7 @@ from .event_file import one_head_run
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked, Tiling
+    from ..core.tiling import Rule, TilesAsked, Tiling
     from ..core.typing import Mask, ScheduleLike
     from ..schedules import Schedule
     from ..tables import Row
@@ -195,12 +195,12 @@ def table_of(name: str, title: str, found: Comparison) -> Table:
     return replace(table, text=[comparison_header(name, found).removesuffix("\n"), table])
 
 
-def cache_of(p: Attention, schedule: str | Schedule, tiles: str | None, one: int | None, caches: Caches) -> Table:
-    """The caches for one schedule. `one` is the M for which paper and best tiles are chosen."""
-    name = find(schedule).name
-    run = one_head_run(p, name, tiles, None if one is None else str(one))
+def cache_of(p: Attention, schedule: Schedule, tiles: Rule | None, one: int | None, caches: Caches) -> Table:
+    """The caches for one schedule. `one` is the M in bytes for which paper and best tiles are chosen."""
+    run = one_head_run(schedule, p, tiles, one)
     moves = record(*run, caches.tensors)
-    return table_of(name, f"{name}, {asked(p)}", compare(caches, moves, explicit_sram(*run, moves)))
+    title = f"{schedule.name}, {asked(p)}"
+    return table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves)))
 
 
 def cache_of_file(path: str, word_bytes: int, caches: Caches) -> Table:
@@ -262,7 +262,7 @@ def cache(
     sizes = sizes_of(M, hardware, p.word_bytes)
     one = sizes[0] if len(sizes) == 1 else None
     caches = caches_of(sizes, p.word_bytes, granularity, line, policy, curve, tensors)
-    return cache_of(p, schedule, tiles_text(tiles), one, caches)
+    return cache_of(p, find(schedule), read_tiles(tiles), one, caches)
 
 
 def check_file_alone(problem: Mapping[str, object]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.machine import Block
     from ..core.problem import Attention
-    from ..core.tiling import Tiling
+    from ..core.tiling import Rule, Tiling
     from ..core.typing import Input, ScheduleLike, ScheduleText, Size, Step
     from ..core.watchers import Event
     from ..schedules import Schedule
@@ -34,28 +34,28 @@ if TYPE_CHECKING:
     Emit = Callable[[Event], object]  # takes the events of a run, one by one
 
 
-def one_head_run(given: Attention, name: str, tiles: str | None, M: str | None) -> tuple[Schedule, Attention, Tiling]:
-    """The schedule, problem and tiling of a run that visits every tile, from the options of a command line.
+def one_head_run(
+    schedule: Schedule, given: Attention, tiles: Rule | None, M_bytes: int | None
+) -> tuple[Schedule, Attention, Tiling]:
+    """The schedule, problem and tiling of a run that visits every tile.
 
     Raises InputError if the problem has more than one head, or if the tiles need M and it is not given.
     """
     from ..counting.count import choose_tiling, rules_of
-    from ..schedules import find, require
-    from ..units import parse_bytes
+    from ..schedules import require
 
-    schedule, problem = find(name), given.packed
+    problem = given.packed
     require(schedule, problem)
     if problem.instances != 1:
         raise InputError("--heads, --batch", problem.instances, "1 in all: every head leaves the same trace")
     if problem.count_init:
         raise InputError("--count-init", "given", "iosim count", "these writes come before the run, and are no event")
-    M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     rule = rules_of(schedule, tiles, problem)[0]
     if M_bytes is None and rule in ("paper", "best"):
-        raise InputError("--tiles", tiles or "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
+        raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
     tiling = choose_tiling(schedule, rule, problem, M_bytes, 1)
     if tiling is None:
-        raise InputError("--M", M, "an SRAM in which some tile fits", "give --tiles as 64x64")
+        raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     return schedule, problem, tiling
 
 

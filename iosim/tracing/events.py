@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Table, numbered
 from ..core.problem import Attention
-from ..core.tiling import Tiling, tiles_text
+from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..counting.asked import asked
 from ..counting.count import check_names
 from ..counting.given import memory
 from ..masks import parse_mask
 from ..schedules import Schedule, find
+from ..units import parse_bytes
 from .event_file import EVENTS, check_length, count_events, emit_events, event_format, one_head_run, write_events
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def trace(
     check_names("trace", options, TAKEN)
     p = Attention(N, d, mask=parse_mask(mask), **options)
     size = memory(M, hardware)
-    found = Events(*one_head_run(p, find(schedule).name, tiles_text(tiles), None if size is None else str(size)))
+    M_bytes = None if size is None else parse_bytes(size, p.word_bytes)
+    found = Events(*one_head_run(find(schedule), p, read_tiles(tiles), M_bytes))
     check_length(count_events(found.schedule, found.problem, found.tiling).total)
     if path is not None:
         found.write(path, format)

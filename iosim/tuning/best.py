@@ -18,6 +18,7 @@ from ..counting.sentence import answer_lines, answer_of, winners
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.problem import Attention
+    from ..core.tiling import Rule
     from ..grid import Pieces
     from ..tables import Row
 
@@ -28,7 +29,7 @@ class PublishedTiles:
 
     label: str
     schedule: str
-    tiles: str
+    tiles: Rule
     source: str
     d: int | None = None
 

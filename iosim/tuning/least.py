@@ -24,21 +24,22 @@ from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
+    from ..core.tiling import Rule, RuleName
     from ..core.typing import Mask, ScheduleText
     from ..schedules.registry import SchedulesAsked
 
 
 # Keywords beside the fields of Attention.
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks")
-PAIRS = ("128x128", "128x64", "64x128", "64x64")
+PAIRS = [Tiling(Br, Bc) for Br in (128, 64) for Bc in (128, 64)]
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
     PublishedTiles("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
     PublishedTiles("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
     *(PublishedTiles("FlashAttention-2", "flash2", t, f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}") for t in PAIRS),
     *(PublishedTiles("FlashAttention-2", "block-sparse-q", t, f"{FA2}, section 3.3, tiles skipped") for t in PAIRS),
-    PublishedTiles("memory-efficient", "memory-efficient", "64x64", CUTLASS, d=64),
-    PublishedTiles("memory-efficient", "memory-efficient", "64x128", CUTLASS, d=128),
+    PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 64), CUTLASS, d=64),
+    PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 128), CUTLASS, d=128),
 )
 
 
@@ -98,7 +99,7 @@ def best_of(
     Without a least number of blocks the first value of each option is best (see `Schedule.chosen`). With such a number,
     the steps of the curve are compared.
     """
-    rule = "ideal" if "ideal" in schedule.rules else "best"
+    rule: RuleName = "ideal" if "ideal" in schedule.rules else "best"
     if least_blocks == 1:
         options = next(choices(schedule, problem.packed, multiple, given))
         return count_with_blocks(schedule, rule, problem, M_bytes, multiple, options)
@@ -110,13 +111,13 @@ def best_of(
     if step is None:
         return ResultWithBlocks(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
     step = widened(schedule, problem, step, M_bytes, multiple)
-    tiles = rule if step.Br is None else f"{step.Br}x{step.Bc}"
+    tiles: Rule = rule if step.Br is None or step.Bc is None else Tiling(step.Br, step.Bc)
     return replace(count_with_blocks(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
 
 
 def count_with_blocks(
     schedule: Schedule,
-    rule: str,
+    rule: Rule,
     problem: Attention,
     M_bytes: int,
     multiple: int = 1,

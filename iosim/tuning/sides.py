@@ -27,6 +27,7 @@ from . import curve
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..core.tiling import RuleName
     from ..core.typing import Size
     from ..counting.sweep_axes import Runs
 
@@ -41,8 +42,8 @@ class Side(NamedTuple):
     """Its name in sentences."""
     schedules: tuple[Schedule, ...]
     """The schedules."""
-    rule: str
-    """The rule for their tiles: `paper`, `best`, or `ideal` for a schedule without tiles."""
+    rule: RuleName
+    """The rule for their tiles: `ideal` for a schedule without tiles."""
 
 
 class Question(NamedTuple):
@@ -89,7 +90,7 @@ def questions_of_papers() -> list[Question]:
     ]
 
 
-def side(name: str, *schedules: str, rule: str = "best") -> Side:
+def side(name: str, *schedules: str, rule: RuleName = "best") -> Side:
     """The side of these schedules."""
     return Side(name, tuple(SCHEDULES[schedule] for schedule in schedules), rule)
 
@@ -272,7 +273,7 @@ def over_N(questions: Sequence[Question], p: Attention[Size], M_bytes: int, mult
     first = problem_at(p, 0, len(lengths))
 
     @cache
-    def moved(schedules: tuple[Schedule, ...], rule: str) -> list[float]:
+    def moved(schedules: tuple[Schedule, ...], rule: RuleName) -> list[float]:
         return traffic_against_N([(schedule, rule) for schedule in schedules], p, M_bytes, multiple)
 
     found = []

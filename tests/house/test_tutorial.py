@@ -10,6 +10,7 @@ import pytest
 from paths import DOCS, ROOT
 
 import iosim
+from iosim.core.tiling import Tiling
 from iosim.hardware import load
 from iosim.masks.picture import describe
 
@@ -126,7 +127,7 @@ FACTS = {
     "to 0.526": lambda: round(
         words("block-sparse-q", "100KB", mask="causal") / words("flash2", "100KB", mask="causal"), 3) == 0.526,
     "With T x T square tiles it is (T + 1) / 2T": lambda: all(
-        describe("causal", f"{512 // T}x{512 // T}", 512, 512)["tile_density"] == (T + 1) / (2 * T) for T in (4, 8, 16)
+        describe("causal", Tiling(512 // T, 512 // T), 512, 512)["tile_density"] == (T + 1) / (2 * T) for T in (4, 8, 16)
     ),
     "Here 32 query heads share 8 KV heads": lambda: words("flash2", N=1, Nk=8192, heads=32, tiles="1x64") > 3.9 * words(
         "flash2", N=1, Nk=8192, heads=32, kv_heads=8, gqa="pack", tiles="4x64"),

@@ -6,7 +6,7 @@ import pytest
 from test_sheets import boxes, overlapping
 
 import iosim
-from iosim import Attention
+from iosim import Attention, Tiling
 from iosim.counting.count import count
 from iosim.counting.given import Choice
 from iosim.errors import InputError
@@ -20,11 +20,11 @@ from iosim.studies.roofline import roofline
 MINE = ("standard", "standard-tiled", "flash1", "flash2")
 DRAWN = {
     "footprint": lambda: footprint(Attention(8192, 128), "100KB", (), None, 1),
-    "footprint without M": lambda: footprint(Attention(256, 32, heads=4), None, MINE, "16x16", 1),
+    "footprint without M": lambda: footprint(Attention(256, 32, heads=4), None, MINE, Tiling(16, 16), 1),
     "footprint of gradients": lambda: footprint(Attention(256, 32), "64KB", ("flash2-bwd", "flash1-bwd"), None, 1),
     "timeline": lambda: timeline(Attention(64, 16), "4KB", (), None, 1),
-    "timeline of one": lambda: timeline(Attention(96, 8), None, ("block-sparse-q",), "16x8", 1),
-    "a long timeline": lambda: timeline(Attention(1024, 16), "16KB", ("standard-tiled", "flash2"), "16x64", 1),
+    "timeline of one": lambda: timeline(Attention(96, 8), None, ("block-sparse-q",), Tiling(16, 8), 1),
+    "a long timeline": lambda: timeline(Attention(1024, 16), "16KB", ("standard-tiled", "flash2"), Tiling(16, 64), 1),
 }
 
 
@@ -44,7 +44,7 @@ def test_bars_are_footprints():
 def test_a_timeline_ends_at_the_counted_words_and_reaches_the_peak(mask):
     p = Attention(64, 16, mask=iosim.Attention(1, 1).mask if mask == "dense" else parse(mask))
     for name in ("standard-tiled", "flash1", "block-sparse-q"):
-        (run,) = timeline(p, None, (name,), "16x8", 1).runs
+        (run,) = timeline(p, None, (name,), Tiling(16, 8), 1).runs
         result = count(64, 16, tiles="16x8", schedules=name, mask=mask)[name]
         assert run.x[-1] == result.total and run.peak == result.sram_peak_words and run.x == sorted(set(run.x))
 
@@ -58,7 +58,7 @@ def parse(mask):
 def test_what_is_in_sram_by_hand():
     """flash2 with N = 4, d = 2, Br = 2, Bc = 4. Q comes (4 words; O, l, m are made: 8 more), then K (8), then V (8) and
     S (8), then O goes (4 words), while only Q, O, l, m are there. Then the same again."""
-    (run,) = timeline(Attention(4, 2), None, ("flash2",), "2x4", 1).runs
+    (run,) = timeline(Attention(4, 2), None, ("flash2",), Tiling(2, 4), 1).runs
     assert run.x == [0, 4, 12, 20, 24, 28, 36, 44, 48]
     totals = [sum(column) for column in zip(*run.words.values(), strict=True)]
     assert totals == [12, 20, 36, 12, 12, 20, 36, 12]

@@ -173,7 +173,7 @@ def test_tiles_that_are_active_are_those_that_are_counted():
 
     for mask in ("causal&window:9", "global:3|strided:7", "~causal", "window:1b"):
         tiles = tilemap.tile_map(mask, 50, 40, Tiling(8, 6))
-        assert int((tiles.shares > 0).sum()) == describe(mask, "8x6", 50, 40)["active_tiles"]
+        assert int((tiles.shares > 0).sum()) == describe(mask, Tiling(8, 6), 50, 40)["active_tiles"]
 
 
 # ---------------------------------------------------------------- files

@@ -8,7 +8,7 @@ from paths import DOCS, ROOT
 from test_sheets import boxes, overlapping
 
 import iosim
-from iosim import Attention
+from iosim import Attention, Tiling
 from iosim.counting.count import count
 from iosim.pictures.race import race
 
@@ -18,7 +18,7 @@ SMALL = Attention(64, 16)
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2", "block-sparse-q", "flash2-bwd"])
 def test_words_are_those_that_are_counted(name):
     """Every tile of Q, K, V and O is lit for as long as its words take, and the run ends at the counted words."""
-    (one,) = race(SMALL, None, (name,), "16x16", 1).runners
+    (one,) = race(SMALL, None, (name,), Tiling(16, 16), 1).runners
     result = count(64, 16, tiles="16x16", schedules=name)[name]
     assert one.total == result.total
     for tensor in set(result.tensors) & {"Q", "K", "V", "O"}:
@@ -29,7 +29,7 @@ def test_words_are_those_that_are_counted(name):
 
 def test_tiles_by_hand():
     """flash2 with N = 4, d = 2, Br = 2, Bc = 4: Q 4 words, K and V 8, O 4; then the same for the second tile."""
-    (one,) = race(Attention(4, 2), None, ("flash2",), "2x4", 1).runners
+    (one,) = race(Attention(4, 2), None, ("flash2",), Tiling(2, 4), 1).runners
     assert one.loads == {("Q", 0, 0): [(0, 4)], ("K", 0, 0): [(4, 12), (28, 36)], ("V", 0, 0): [(12, 20), (36, 44)],
                          ("Q", 1, 0): [(24, 28)]}  # fmt: skip
     assert one.stores == {("O", 0, 0): [(20, 24)], ("O", 1, 0): [(44, 48)]}
@@ -37,14 +37,14 @@ def test_tiles_by_hand():
 
 
 def test_rows_of_scores_light_all_tiles_that_they_touch():
-    (one,) = race(SMALL, None, ("standard-tiled",), "16x16", 1).runners
+    (one,) = race(SMALL, None, ("standard-tiled",), Tiling(16, 16), 1).runners
     assert len([key for key in one.loads if key[0] == "S"]) == 16
     softmax = [one.loads["S", 0, j] for j in range(4)]
     assert len({tuple(spans) for spans in softmax}) == 1 and len(softmax[0]) == 16, "a row lights four tiles"
 
 
 def test_the_file_is_valid_small_and_honours_less_motion():
-    text = race(SMALL, None, (), "16x16", 1).svg()
+    text = race(SMALL, None, (), Tiling(16, 16), 1).svg()
     ElementTree.fromstring(text)
     assert len(text.encode()) < 150_000
     assert "@media (prefers-reduced-motion:reduce){.a,.w{animation:none}}" in text
@@ -58,7 +58,7 @@ def test_the_file_is_valid_small_and_honours_less_motion():
 
 def test_both_move_words_at_the_same_speed():
     """The last store of each schedule ends at the same share of a round as its words are of the longest run's."""
-    found = race(SMALL, None, (), "16x16", 1)
+    found = race(SMALL, None, (), Tiling(16, 16), 1)
     text = found.svg()
     ends = [float(x) for x in re.findall(r"scaleX\(0\)}([\d.]+)%,100%", text)]
     longest = max(one.total for one in found.runners)
@@ -70,14 +70,14 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
         r"`iosim (plot --picture race .*?) -o race.svg`", " ".join((ROOT / "README.md").read_text().split())
     )[1]
     assert command == "plot --picture race --N 64 --d 16 --tiles 16x16"
-    standard, flash2 = race(SMALL, None, (), "16x16", 1).runners
+    standard, flash2 = race(SMALL, None, (), Tiling(16, 16), 1).runners
     assert (
         f"move the same tiles: {standard.total} words and {flash2.total}](docs/race.svg)"
         in (ROOT / "README.md").read_text()
     )
     if not (DOCS / "race.svg").exists():
         pytest.skip("a package without the pictures of the README")
-    assert race(SMALL, None, (), "16x16", 1).svg() == (DOCS / "race.svg").read_text()
+    assert race(SMALL, None, (), Tiling(16, 16), 1).svg() == (DOCS / "race.svg").read_text()
 
 
 BAD = {

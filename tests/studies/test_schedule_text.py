@@ -21,7 +21,7 @@ def test_lines_have_the_words_that_are_counted(name):
     """The lines of the schedule's own function, summed, are the result of `count`, over two heads."""
     schedule = SCHEDULES[name]
     p = schedule.about(Attention(48, 24, heads=2, page_size=4, key_block=8, top_k=3))
-    rule = None if "ideal" in schedule.rules else "16x12"
+    rule = None if "ideal" in schedule.rules else Tiling(16, 12)
     lines = own_lines(schedule, text_lines(schedule, sizes_of(schedule, p, rule, None)))
     counted = measure(schedule, p.packed, choose_tiling(schedule, rules_of(schedule, rule, p)[0], p, None, 1))
     for tensor, words in counted["tensors"].items():
