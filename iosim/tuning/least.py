@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
-from ..counting.count import check_names, run
+from ..counting.count import check_names, counted_tiling, run
 from ..counting.given import memory
 from ..errors import InputError
 from ..masks import parse_mask
@@ -111,7 +111,7 @@ def best_of(
     if step is None:
         return ResultWithBlocks(schedule.name, rule, fits=False, needs_M_bytes=steps[0].M_bytes)
     step = widened(schedule, problem, step, M_bytes, multiple)
-    tiles: Rule = rule if step.Br is None or step.Bc is None else Tiling(step.Br, step.Bc)
+    tiles: Rule = rule if step.Br is None or step.Bc is None else Tiling(step.Br, step.Bc, **step.more_tiles)
     return replace(count_with_blocks(schedule, tiles, problem, M_bytes, multiple, step.options), tiling=rule)
 
 
@@ -128,9 +128,8 @@ def count_with_blocks(
     result = run(schedule, rule, problem, M_bytes, multiple)
     if result.total is None:
         return ResultWithBlocks(**vars(result))
-    sizes = (result.Br or 1, result.Bc or 1)
-    tiling = Tiling(*sizes, **result.more_tiles)
-    return ResultWithBlocks(**vars(result), options=options or {}, blocks=blocks(schedule, problem, tiling))
+    many = blocks(schedule, problem, counted_tiling(result))
+    return ResultWithBlocks(**vars(result), options=options or {}, blocks=many)
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:
