@@ -136,6 +136,20 @@ def choose_tiling(
     return paper_tiles(problem, M_words) if M_words else None
 
 
+def one_tiling(schedule: Schedule, tiles: Rule | None, which: int, p: Attention, M_bytes: int | None) -> Tiling:
+    """The tiles of one run: those asked for, else those of the schedule's first (0) or last (-1) rule.
+
+    Raises InputError if they need M and it is not given, or if nothing fits.
+    """
+    rule = rules_of(schedule, tiles, p)[which]
+    if M_bytes is None and rule in TILE_RULES:
+        raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
+    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, 1)
+    if tiling is None:
+        raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
+    return tiling
+
+
 def counted_tiling(result: Result) -> Tiling:
     """The tiles of a result that has any; Tiling(1, 1) if its schedule chooses none."""
     if result.Br is None or result.Bc is None:

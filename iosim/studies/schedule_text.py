@@ -22,8 +22,8 @@ from ..core.problem import DENSE, Attention
 from ..core.text_lines import LineTraffic, box
 from ..core.tiling import Rule, Tiling, tiles_text
 from ..counting.asked import asked
-from ..counting.count import choose_tiling, rules_of
-from ..errors import FoldingError, InputError
+from ..counting.count import one_tiling
+from ..errors import FoldingError
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
 from ..tables import Row
@@ -99,13 +99,7 @@ def sizes_of(schedule: Schedule, p: Attention, tiles: Rule | None, M_bytes: int 
     Raises InputError if M is needed and not given, or if nothing fits.
     """
     require(schedule, p)
-    rule = rules_of(schedule, tiles, p)[-1]
-    if M_bytes is None and rule in ("paper", "best"):
-        raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, 1)
-    if tiling is None:
-        raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
-    return Sizes(p.packed, tiling)
+    return Sizes(p.packed, one_tiling(schedule, tiles, -1, p, M_bytes))
 
 
 def text_lines(schedule: Schedule, sizes: Sizes | None = None) -> list[TextLine]:

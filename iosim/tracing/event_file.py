@@ -41,7 +41,7 @@ def one_head_run(
 
     Raises InputError if the problem has more than one head, or if the tiles need M and it is not given.
     """
-    from ..counting.count import choose_tiling, rules_of
+    from ..counting.count import one_tiling
     from ..schedules import require
 
     problem = given.packed
@@ -50,13 +50,7 @@ def one_head_run(
         raise InputError("--heads, --batch", problem.instances, "1 in all: every head leaves the same trace")
     if problem.count_init:
         raise InputError("--count-init", "given", "iosim count", "these writes come before the run, and are no event")
-    rule = rules_of(schedule, tiles, problem)[0]
-    if M_bytes is None and rule in ("paper", "best"):
-        raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose_tiling(schedule, rule, problem, M_bytes, 1)
-    if tiling is None:
-        raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
-    return schedule, problem, tiling
+    return schedule, problem, one_tiling(schedule, tiles, 0, problem, M_bytes)
 
 
 # ---------------------------------------------------------------- the number of events, and the events
