@@ -74,23 +74,23 @@ class Question(NamedTuple):
 
 def questions_of_papers() -> list[Question]:
     """The questions of a crossover that names no schedules."""
-    algorithm_0 = side("Algorithm 0", "standard", rule="ideal")
-    paper_tiles = side("Algorithm 1 with paper tiles (fit or not)", "flash1", rule="paper")
-    flash2 = side("flash2", "flash2")
-    tiled = side("standard-tiled (best tiles)", "standard-tiled")
-    small = side("small-cache (best tiles)", "small-cache")
-    both_small = side("small-cache and small-cache-q (best tiles)", "small-cache", "small-cache-q")
+    algorithm_0 = side_of("Algorithm 0", "standard", rule="ideal")
+    by_paper = side_of("Algorithm 1 with paper tiles (fit or not)", "flash1", rule="paper")
+    flash2 = side_of("flash2", "flash2")
+    tiled = side_of("standard-tiled (best tiles)", "standard-tiled")
+    small = side_of("small-cache (best tiles)", "small-cache")
+    both_small = side_of("small-cache and small-cache-q (best tiles)", "small-cache", "small-cache-q")
     return [
-        Question("Algorithm 1 with paper tiles (fit or not) below Algorithm 0", paper_tiles, algorithm_0),
-        Question("flash1, best tiles, below Algorithm 0", side("flash1 (best tiles)", "flash1"), algorithm_0),
-        Question("flash2, best tiles, below Algorithm 0", side("flash2 (best tiles)", "flash2"), algorithm_0),
+        Question("Algorithm 1 with paper tiles (fit or not) below Algorithm 0", by_paper, algorithm_0),
+        Question("flash1, best tiles, below Algorithm 0", side_of("flash1 (best tiles)", "flash1"), algorithm_0),
+        Question("flash2, best tiles, below Algorithm 0", side_of("flash2 (best tiles)", "flash2"), algorithm_0),
         Question("flash2 below standard-tiled, best tiles", flash2, tiled),
         Question("flash2 below small-cache, best tiles", flash2, small),
         Question("flash2 below small-cache and small-cache-q, best tiles", flash2, both_small),
     ]
 
 
-def side(name: str, *schedules: str, rule: RuleName = "best") -> Side:
+def side_of(name: str, *schedules: str, rule: RuleName = "best") -> Side:
     """The side of these schedules."""
     return Side(name, tuple(SCHEDULES[schedule] for schedule in schedules), rule)
 
@@ -281,11 +281,10 @@ def over_N(questions: Sequence[Question], p: Attention[Size], M_bytes: int, mult
         below, above = (moved(side.schedules, side.rule) for side in (question.below, question.above))
         start = first_less(below, above)
         earlier = [N for N, one, other in zip(lengths[:start], below, above, strict=False) if one < other]
-        row = OverN(question, first, M_bytes, None, lengths[-1], smaller_N=max(earlier, default=None))
-        if start < len(lengths):
-            at = (if_any(below[start]), if_any(above[start]))
-            row = replace(row, N=lengths[start], below_bytes=at[0], above_bytes=at[1])
-        found.append(row)
+        N = lengths[start] if start < len(lengths) else None
+        below_bytes, above_bytes = (None if N is None else if_any(moves[start]) for moves in (below, above))
+        smaller = max(earlier, default=None)
+        found.append(OverN(question, first, M_bytes, N, lengths[-1], below_bytes, above_bytes, smaller))
     return found
 
 

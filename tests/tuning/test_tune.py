@@ -16,7 +16,7 @@ from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import choose_tiling, measure
 from iosim.masks import parse_mask
-from iosim.tuning.sides import first_below, over_M, questions_of_papers, side, traffic_against_M
+from iosim.tuning.sides import first_below, over_M, questions_of_papers, side_of, traffic_against_M
 
 pytestmark = pytest.mark.early
 
@@ -267,7 +267,7 @@ def test_first_below_takes_the_last_crossing():
 
 def test_sides_are_defined_up_to_where_nothing_changes():
     p = Attention(50, 4)
-    for one in (side("flash2", "flash2"), side("flash1", "flash1", rule="paper")):
+    for one in (side_of("flash2", "flash2"), side_of("flash1", "flash1", rule="paper")):
         least, most = traffic_against_M(one, p, 1)
         assert least(most) == least(10 * most) < least(most - 1)
 
