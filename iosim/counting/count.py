@@ -104,16 +104,11 @@ def default_schedules(problem: Attention) -> list[Schedule]:
 
 
 def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tuple[Rule, ...]:
-    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose.
-
-    Raises InputError for tiles with sizes that the schedule does not have.
-    """
+    """The tile rules of a schedule, or the tiles that are asked for. An ideal schedule has no tiles to choose."""
     if "ideal" in schedule.rules:
         return ("ideal",)
     if tiles == "ideal":
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
-    if isinstance(tiles, Tiling) and not further_sizes(tiles).keys() <= set(schedule.more_tiles):
-        raise InputError("--tiles", tiles_text(tiles), allowed_sizes(schedule.more_tiles))
     if tiles is not None:
         return (tiles,)
     if schedule.skips and problem.mask.tile_units:  # tiles change the mask, so there are no best ones
@@ -124,16 +119,23 @@ def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tupl
 def choose_tiling(
     schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int
 ) -> Tiling | None:
-    """The tiling of a rule; None if nothing fits."""
+    """The tiling of a rule; None if nothing fits. Raises InputError for given sizes that the schedule lacks."""
     if rule == "ideal":
         return Tiling(1, 1)
     if isinstance(rule, Tiling):
+        check_sizes(schedule, rule)
         return rule
     assert M_bytes is not None
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)
     M_words = M_bytes // problem.word_bytes
     return paper_tiles(problem, M_words) if M_words else None
+
+
+def check_sizes(schedule: Schedule, tiling: Tiling) -> None:
+    """Raise InputError for tiles with sizes that a schedule lacks."""
+    if not further_sizes(tiling).keys() <= set(schedule.more_tiles):
+        raise InputError("--tiles", tiles_text(tiling), allowed_sizes(schedule.more_tiles))
 
 
 def one_tiling(schedule: Schedule, tiles: Rule | None, which: int, p: Attention, M_bytes: int | None) -> Tiling:

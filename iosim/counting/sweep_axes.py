@@ -17,7 +17,7 @@ from ..options import Option, flag_of
 from ..schedules import Schedule, find, find_all
 from ..units import parse_axis, parse_bytes, parse_count
 from .columns import COLUMNS, every_column, more_columns
-from .count import TILE_RULES, default_schedules, rules_of
+from .count import check_sizes, default_schedules, rules_of
 
 if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
@@ -236,9 +236,11 @@ def check_sweep(sweep: Sweep, needs_M: bool = True) -> None:
 def check_rules(sweep: Sweep, needs_M: bool) -> None:
     """Raise InputError for tiles that a schedule does not take, and for tile rules that need M if it was not given."""
     for mask in sweep.masks:
-        chosen = [rule for _, rule in sweep.runs(mask) if rule in TILE_RULES]
-        if chosen and needs_M and sweep.sizes["M"] is None:
-            raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
+        for schedule, rule in sweep.runs(mask):
+            if isinstance(rule, Tiling):
+                check_sizes(schedule, rule)
+            elif needs_M and rule != "ideal" and sweep.sizes["M"] is None:
+                raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
 
 
 def check_points(points: int) -> None:

@@ -175,8 +175,7 @@ def table_of(found: Sequence[One], columns: Columns[One], first: Sequence[str] =
 
 
 def unusual_options(p: Attention) -> list[str]:
-    """The options of a problem that are not at their defaults, without its lengths and types. The heads of K and V
-    stand beside those of Q."""
+    """The options of a problem that are not at their defaults, without its lengths and types."""
     unusual = p.unusual()
     return [name for name in ("dv", "batch", "heads", "kv_heads", "mask", *option_columns()) if name in unusual]
 
