@@ -31,13 +31,11 @@ CONSTANT_BYTES = 12 * 1024  # tables up to this size are constants of the source
 SUM, PRODUCT, ALONE = 5, 6, 9  # precedences of + and -, of * / %, and of an expression without an operator
 
 
-def infix(sign: str, level: int, swapped: bool = False) -> Callable[[CText, CText | int], CText]:
-    """A method that joins two expressions by an operator of this precedence. If `swapped`, its object is the second."""
+def infix(sign: str, level: int) -> Callable[[CText, CText | int], CText]:
+    """A method that joins two expressions by an operator of this precedence."""
 
-    def join(left: CText, other: CText | int) -> CText:
-        right = other if isinstance(other, CText) else CText(str(other))
-        if swapped:
-            left, right = right, left
+    def join(left: CText, right: CText | int) -> CText:
+        right = right if isinstance(right, CText) else CText(str(right))
         if sign in "/%" and left.level == SUM and " - " in left.text:
             raise InternalError(f"C rounds {left.text} / {right.text} up where Python rounds it down")
         return CText(f"{left.inside(level)} {sign} {right.inside(level + 1)}", level)
@@ -60,7 +58,6 @@ class CText:
     __lt__, __le__, __gt__, __ge__ = infix("<", 4), infix("<=", 4), infix(">", 4), infix(">=", 4)
     __add__, __sub__ = infix("+", SUM), infix("-", SUM)
     __mul__, __floordiv__, __mod__ = infix("*", PRODUCT), infix("/", PRODUCT), infix("%", PRODUCT)
-    __radd__, __rsub__, __rmul__ = infix("+", SUM, True), infix("-", SUM, True), infix("*", PRODUCT, True)
     __ne__ = infix("!=", 3)  # type: ignore[assignment]  # of an object it is a bool
 
     def __eq__(self, other: CText | int) -> CText:  # type: ignore[override]  # as above

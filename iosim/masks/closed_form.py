@@ -114,10 +114,9 @@ def tiles_below(bound: Size, rows: tuple[Size, Size], cols: tuple[Size, Size], B
 
 def clamped_floors(start: Size, rows: Size, cols: Size, Br: Size, Bc: Size) -> Size:
     """The sum over 0 <= i < rows of floor((i * Br + start) / Bc), clamped to 0..cols."""
-    one: Size = start - Bc  # type: ignore[assignment]  # NumPy's type of - is wider
-    every: Size = start - cols * Bc  # type: ignore[assignment]
-    first = clamp(-(one // Br), 0, rows)  # before this row the floor is 0 or less
-    full = clamp(-(every // Br), 0, rows)  # from this row on it is clamped to all columns
+    first = clamp(-(start // Br), 0, rows)  # before this row the floor is clamped to 0
+    behind: Size = start - cols * Bc  # type: ignore[assignment]  # NumPy's type of - is wider
+    full = clamp(-(behind // Br), 0, rows)  # from this row on it is clamped to all columns
     return floor_sum(full - first, Bc, Br, start + first * Br) + (rows - full) * cols
 
 
