@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from .tables import table
@@ -171,6 +170,8 @@ def print_pieces(pieces: Pieces) -> None:
 def wrapped(line: str, width: int) -> list[str]:
     """A line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay
     whole."""
+    from textwrap import wrap
+
     if len(line) <= width:
         return [line]
     return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -64,14 +64,14 @@ def emit(text: str, path: str | None) -> None:
 def say(notes: Iterable[str]) -> None:
     """Write notes for people to stderr; on a terminal, lines break between words. If stderr cannot be written to, the
     notes are lost and the answer stays."""
-    from shutil import get_terminal_size
-
-    from ..grid import wrapped
-
     with suppress(OSError):
         for text in notes:
             lines = [f"note: {text}"]
             if sys.stderr.isatty():
+                from shutil import get_terminal_size
+
+                from ..grid import wrapped
+
                 lines = wrapped(lines[0], get_terminal_size().columns)
             click.echo("\n".join(lines), err=True)
 
