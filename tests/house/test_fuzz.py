@@ -77,6 +77,7 @@ class Line:
 
     def memory(self, chance=0.9, axes=False):
         self.add("--M", SIZES + (["16KB:64KB:x2", "2K,4K"] if axes else []), BAD_SIZES, chance)
+        self.add("--M", ["51200el", "1el"], BAD_NUMBERS, self.bad / 2)
         self.add("--hardware", HARDWARE, BAD_HARDWARE, self.bad / 2)
 
     def variants(self, **kwargs):
