@@ -37,7 +37,7 @@ COMMANDS = {
     "explain": "Words that a Triton kernel reads and writes, and its resources, before it runs; needs no GPU.",
     "calibrate": "Measure this GPU into a hardware file.",
     "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
-    "crossover": "The M or N from which on one schedule moves less than another, exact to the byte.",
+    "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
     "roofline": "FLOPs by kind, intensity, ideal and predicted time on a GPU, and which resource binds.",
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",

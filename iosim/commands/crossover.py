@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 @outputs
 @problem_asked
 def command(asked: Asked, output: Output) -> None:
-    """The M or the N from which on one schedule moves less than another, exact to the byte.
+    """The M or the N at which one schedule moves less than another, exact to the byte: the longest stretch first.
 
-    Without --M the answer is an M for each head dimension and type given, as --d 64,128 --dtype fp16,fp32. With --M or
-    --hardware the answer is an N of the axis --N: from there to the end of the axis one schedule moves less. By default
-    the axis has every N up to 4096, or every 64th under a mask. Several M, as --M 16KB,64KB, have an N each.
+    Without --M the answer is about every M, for each head dimension and type given, as --d 64,128 --dtype fp16,fp32.
+    With --M or --hardware it is about every N of the axis --N. By default the axis has every N up to 4096, or every
+    64th under a mask. Several M, as --M 16KB,64KB, have an answer each.
 
     Example: iosim crossover --N 8192 --d 64,128,256
     """

@@ -1,9 +1,10 @@
-"""The M or the N from which on one schedule moves less than another, as `iosim.crossover` answers it."""
+"""The M or the N at which one schedule moves less than another, as `iosim.crossover` answers it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
@@ -19,10 +20,11 @@ from ..counting.sentence import comparison, distance_to_floor
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import find_all
-from ..units import binary, parse_axis, parse_bytes, parse_count
+from ..units import binary, format_bytes, parse_axis, parse_bytes, parse_count
 from .every_M import answer_lines
 from .least import curve_of
 from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
+from .stretches import where_true
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
     from .sides import Question, Side
+    from .stretches import Interval
 
     Counts = int | str | Sequence[int]
     One = TypeVar("One", bound=OverM | OverN)
@@ -56,13 +59,15 @@ def crossover(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Table:
-    """The M or the N from which on one schedule moves less than another, exact to the byte: a Table.
+    """The M or the N at which one schedule moves less than another, exact to the byte: a Table.
 
     - `schedules`: two of them. By default six questions that papers raise are answered; four of them if there are
       registers or stages.
-    - Without `M` the answer is an M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
-    - With `M` or a `hardware` the answer is an N: the first of the axis `N` such that one schedule moves less at it and
-      at every later one. An axis is a text as `"64:8192:+64"`; by default it has every N up to 4096.
+    - Without `M` the answer is about every M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
+    - With `M` or a `hardware` the answer is about every N of the axis `N`. An axis is a text as `"64:8192:+64"`; by
+      default it has every N up to 4096.
+    - A row has the longest stretch of M or N, and the least one from which on it is always so. The keys of the JSON
+      have all intervals.
     - Other options are those of `count`.
 
     Raises InputError for whatever is not allowed.
@@ -110,9 +115,11 @@ def answer(
     if places:
         at = [one for p, place in product(problems, places) for one in answers_at(place, asked, p, multiple)]
         table, said = table_of(at, OVER_N, list(places[0].label)), list(map(line_over_N, at))
+        where = [intervals_json(one, "N") for one in at]
     else:
         found = [over_M(question, p, multiple) for p in problems for question in asked]
         table, said = table_of(found, OVER_M), lines_over_M(asked, found, multiple)
+        where = [intervals_json(one, "M_bytes") for one in found]
     if len(problems) == 1 and not (named or places or divided):
         said += gap_lines(problems[0], multiple)
     if left_out:
@@ -121,8 +128,14 @@ def answer(
         )
     notes = mask_notes(problems[0], [schedule.name for question in asked for schedule in question.schedules])
     title = " or ".join(question.text for question in asked) if named else "questions of papers"
-    json: Row = {"crossovers": table.to_rows(), "answer": " ".join(said), "notes": notes}
+    rows = [{**row, "intervals": own} for row, own in zip(table, where, strict=True)]
+    json: Row = {"crossovers": rows, "answer": " ".join(said), "notes": notes}
     return replace(table, title=title, json=json, text=[table, "", *said], notes=notes)
+
+
+def intervals_json(found: OverM | OverN, unit: str) -> list[Row]:
+    """All intervals in which the statement of a question is true, in order, in `unit`: M_bytes or N."""
+    return [{f"from_{unit}": one.first, f"to_{unit}": found.end_of(one)} for one in found.intervals]
 
 
 def answers_at(place: Place, asked: Sequence[Question], p: Attention, multiple: int) -> Iterator[OverN]:
@@ -151,6 +164,29 @@ def as_text(name: str) -> Column[OverM | OverN]:
     return Column(name, type_of(name), of=lambda found: str(getattr(found.problem, name)))
 
 
+def longest(unit: str) -> Columns[OverM | OverN]:
+    """The ends of the longest stretch in `unit`, M_bytes or N, and the number of its gaps."""
+
+    def first(found: OverM | OverN) -> int | None:
+        return found.stretches[0].whole.first if found.stretches else None
+
+    def last(found: OverM | OverN) -> int | None:
+        return found.end_of(found.stretches[0].whole) if found.stretches else None
+
+    def gaps(found: OverM | OverN) -> int | None:
+        return len(found.stretches[0].gaps) if found.stretches else None
+
+    def to_where(found: OverM | OverN) -> object:
+        return "no end" if found.stretches and last(found) is None else last(found)
+
+    letter = unit[0]
+    return (
+        Column(f"from_{unit}", heading=f"from {letter}", of=first),
+        Column(f"to_{unit}", heading=f"to {letter}", cell=to_where, of=last),
+        Column("gaps", of=gaps),
+    )
+
+
 LABEL: Column[OverM | OverN] = Column("question", "string", of=lambda found: found.question.label)
 SHAPE = (of_problem("d"), of_problem("dtype", 4), of_problem("acc_dtype", 1))
 MOVED: Columns[OverM | OverN] = (Column("below_bytes", spare=6), Column("above_bytes", spare=5))
@@ -159,19 +195,30 @@ OVER_M: Columns[OverM] = (
     of_problem("N"),
     of_problem("Nk", 2),
     *SHAPE,
-    Column("M_bytes"),
+    *longest("M_bytes"),
+    Column("M_bytes", heading="always from M"),
     Column("M_words", spare=3),
-    Column("M_over_d2", "number"),
+    Column("M_over_d2", "number", spare=7),
     *MOVED,
 )
-OVER_N: Columns[OverN] = (LABEL, Column("N"), Column("N_last"), *SHAPE, Column("M_bytes"), *MOVED)
+OVER_N: Columns[OverN] = (
+    LABEL,
+    *longest("N"),
+    Column("N", heading="always from N"),
+    Column("N_last"),
+    *SHAPE,
+    Column("M_bytes"),
+    *MOVED,
+)
 
 
 def table_of(found: Sequence[One], columns: Columns[One], first: Sequence[str] = ()) -> Table:
     """A row for each answer. `first` are columns that stand before all others."""
     unusual: dict[str, None] = dict.fromkeys(name for one in found for name in unusual_options(one.problem))
     known: list[Column[One]] = [Column("hardware", "string"), *columns, *map(as_text, unusual)]
-    return Table(in_order(known, dict.fromkeys([*first, *(column.name for column in columns), *unusual])), found)
+    names = dict.fromkeys([*first, *(column.name for column in columns), *unusual])
+    shown = [replace(column, heading=column.heading or column.name) for column in in_order(known, names)]
+    return Table(shown, found)
 
 
 def unusual_options(p: Attention) -> list[str]:
@@ -193,11 +240,11 @@ def lines_over_M(asked: Sequence[Question], found: Sequence[OverM], multiple: in
 
 
 def about_one(found: OverM, multiple: int) -> str:
-    """The sentences about one problem: the M at which this is so, and the comparison at the crossover."""
-    M, p, question = found.M_bytes, found.problem, found.question
-    where = where_in_M(found)
-    if M is None:
+    """The sentences about one problem: the M at which this is so, and the comparison where that begins."""
+    p, question, where = found.problem, found.question, f"{found.question.text} {where_in_M(found)}"
+    if not found.stretches:
         return where
+    M = found.stretches[0].whole.first
     below, above = (least_of(p, side, M, multiple) for side in (question.below, question.above))
     if below is None:
         return where
@@ -207,16 +254,30 @@ def about_one(found: OverM, multiple: int) -> str:
 
 
 def where_in_M(found: OverM) -> str:
-    """The sentence that says at which M the statement of a question is true."""
-    p, text, M, smaller = found.problem, found.question.text, found.M_bytes, found.smaller_M_bytes
-    if M is None and smaller is None:
-        return f"{text} at no M."
-    if M is None:
-        return f"{text} at some M, of which {size_of(p, smaller or 0)} is the largest."
-    here = f"{text} at M = {size_of(p, M)} and at every larger M"
-    if smaller is None:
-        return f"{here}, but at no smaller one."
-    return f"{here}. It does so at some smaller M too, of which {smaller} B is the largest."
+    """The predicate that says at which M the statement of a question is true, with its full stop."""
+    if not found.stretches:
+        return "at no M."
+    whole = found.stretches[0].whole
+    size, last = size_of(found.problem, whole.first), found.end_of(whole)
+    if last is None:
+        first = f"at M = {size} and at every larger M"
+    else:
+        first = f"at M = {size} alone" if last == whole.first else f"from M = {size} to {format_bytes(last)}"
+    alone = ", but at no smaller one" if last is None else ", and at no other M"
+    return where_true(first, alone, found.stretches, partial(brief_in_M, found), gap_in_M)
+
+
+def brief_in_M(found: OverM, one: Interval) -> str:
+    """An interval of M in a few words."""
+    first, last = format_bytes(one.first), found.end_of(one)
+    if last is None:
+        return f"from {first} on"
+    return f"at {first}" if last == one.first else f"from {first} to {format_bytes(last)}"
+
+
+def gap_in_M(one: Interval) -> str:
+    """A gap by its size: `4 B from 1544 B`."""
+    return f"{binary(one.last - one.first + 1)} from {format_bytes(one.first)}"
 
 
 def size_of(p: Attention, M_bytes: int) -> str:
@@ -234,28 +295,46 @@ def least_of(p: Attention, side: Side, M_bytes: int, multiple: int) -> Result | 
 
 def about_several(question: Question, found: Sequence[OverM]) -> str:
     """The sentence about several problems: the range of M over all of them."""
-    shares = [one.M_bytes // one.problem.word_bytes / one.problem.d**2 for one in found if one.M_bytes is not None]
-    never = len(found) - len(shares)
-    if not shares:
+    ends = [(one.problem, part) for one in found for part in one.stretches if one.end_of(part.whole) is None]
+    if not ends:
         return f"There is no M from which on {question.text}, in any of the {len(found)} problems."
+    shares = [part.whole.first // p.word_bytes / p.d**2 for p, part in ends]
     size = f"M = {min(shares):.3g} d^2 words"
     if max(shares) > min(shares):
         size = f"an M of {min(shares):.3g} to {max(shares):.3g} d^2 words (by problem)"
-    text = f"{question.text} at {size} and at every larger M"
+    some, never = sum(bool(part.gaps) for _, part in ends), len(found) - len(ends)
+    gaps = f", but for gaps in {some} of {len(found)} problems" if some else ""
+    text = f"{question.text} at {size} and at every larger M{gaps}"
     return text + (f"; in {never} of {len(found)} problems there is no such M." if never else ".")
 
 
 def line_over_N(found: OverN) -> str:
     """The sentence about one answer: the N of the axis at which this is so."""
-    p, text, start, last, earlier = found.problem, found.question.text, found.N, found.N_last, found.smaller_N
+    p, text = found.problem, found.question.text
     about = f"(M = {found.M_bytes} B, d = {p.d}, {p.dtype})"
-    if start is None and earlier is None:
-        return f"{text} at no N up to {last} {about}."
-    if start is None:
-        return f"{text} at some N up to {last}, of which {earlier} is the largest {about}."
-    if start == p.N:
-        return f"{text} at every N of the axis, from {start} to {last} {about}."
-    here = f"{text} at N = {start}" + (", the largest one" if start == last else f" and at every larger N up to {last}")
-    if earlier is None:
-        return f"{here}, but at no smaller one {about}."
-    return f"{here} {about}. It does so at some smaller N too, of which {earlier} is the largest."
+    if not found.stretches:
+        return f"{text} at no N up to {found.N_last} {about}."
+    first, alone = longest_in_N(found)
+    said, _, others = where_true(first, alone, found.stretches, brief_in_N, gap_in_N).partition(".")
+    return f"{text} {said} {about}.{others}"
+
+
+def longest_in_N(found: OverN) -> tuple[str, str]:
+    """The longest stretch of N in words, and the clause that says that there is no other."""
+    first, last = found.stretches[0].whole
+    if last != found.N_last:
+        return f"from N = {first} to {last}" if first != last else f"at N = {first} alone", ", and at no other N"
+    if first == found.problem.N:
+        return f"at every N of the axis, from {first} to {last}", ""
+    larger = ", the largest one" if first == last else f" and at every larger N up to {last}"
+    return f"at N = {first}{larger}", ", but at no smaller one"
+
+
+def brief_in_N(one: Interval) -> str:
+    """An interval of N in a few words."""
+    return f"at N = {one.first}" if one.first == one.last else f"from N = {one.first} to {one.last}"
+
+
+def gap_in_N(one: Interval) -> str:
+    """A gap: `N = 300`, or `N = 300 to 310`."""
+    return f"N = {one.first}" if one.first == one.last else f"N = {one.first} to {one.last}"

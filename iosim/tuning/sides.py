@@ -1,8 +1,8 @@
 """Two sides, each a choice of schedules and tiles: from which M or N on one of them moves less, exact to the byte.
 
 The traffic of a side never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
-If its two ends do not decide the comparison for the whole interval, the interval is halved. Traffic need not fall or
-grow with N in a regular way, so every N of an axis is counted.
+If its two ends do not decide the comparison for the whole interval, the interval is halved (stretches.py). Traffic need
+not fall or grow with N in a regular way, so every N of an axis is counted.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import best_tiles, footprint
 from . import curve
+from .stretches import Interval, Stretch, intervals, octaves, stretches, united
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,19 +116,32 @@ def questions_about(chosen: Sequence[Schedule]) -> list[Question]:
 
 @dataclass(frozen=True)
 class OverM:
-    """The answer to a question about one problem: the least M such that `below` moves less at it and at every larger
-    M."""
+    """The answer to a question about one problem: every M at which `below` moves less."""
 
     question: Question
     problem: Attention
-    M_bytes: int | None
-    """That M in bytes; None if there is none."""
+    intervals: list[Interval]
+    """The intervals of M in bytes at which it does, in order."""
+    most: int
+    """An M in bytes beyond which nothing changes. An interval that reaches it has no end."""
     below_bytes: int | None = None
-    """The bytes that `below` moves at that M."""
+    """The bytes that `below` moves at `M_bytes`."""
     above_bytes: int | None = None
     """The bytes that `above` moves there; None if nothing of it fits."""
-    smaller_M_bytes: int | None = None
-    """The largest M below it, or of all if there is none, at which `below` moves less."""
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """The stretches of these intervals, longest first."""
+        return stretches(self.intervals, octaves(self.most))
+
+    def end_of(self, one: Interval) -> int | None:
+        """The last M of an interval; None if it has no end."""
+        return None if one.last == self.most else one.last
+
+    @property
+    def M_bytes(self) -> int | None:
+        """The least M such that `below` moves less at it and at every larger M; None if there is none."""
+        return first_of_last(self.intervals, self.most)
 
     @property
     def M_words(self) -> int | None:
@@ -142,25 +156,38 @@ class OverM:
 
 @dataclass(frozen=True)
 class OverN:
-    """The answer to a question at one M: the first N of an axis such that `below` moves less at it and at every larger
-    one."""
+    """The answer to a question at one M: every N of an axis at which `below` moves less."""
 
     question: Question
     problem: Attention
     """The problem of the first N of the axis."""
     M_bytes: int
-    N: int | None
-    """That N; None if there is none."""
     N_last: int
     """The last N of the axis."""
+    intervals: list[Interval]
+    """The intervals of the axis at which it does, in order, by their first and last N."""
+    stretches: list[Stretch]
+    """The stretches of these intervals, those of most N first."""
     below_bytes: int | None = None
-    """The bytes that `below` moves at that N."""
+    """The bytes that `below` moves at `N`."""
     above_bytes: int | None = None
     """The bytes that `above` moves there; None if nothing of it fits."""
-    smaller_N: int | None = None
-    """The largest N below it, or of all if there is none, at which `below` moves less."""
     hardware: str | None = None
     """The preset whose SRAM M is, where several are asked about."""
+
+    @property
+    def N(self) -> int | None:
+        """The first N such that `below` moves less at it and at every larger N of the axis; None if there is none."""
+        return first_of_last(self.intervals, self.N_last)
+
+    def end_of(self, one: Interval) -> int | None:
+        """The last N of an interval."""
+        return one.last
+
+
+def first_of_last(found: Sequence[Interval], end: int) -> int | None:
+    """The first number of the last interval if that reaches the end; else None."""
+    return found[-1].first if found and found[-1].last == end else None
 
 
 # ---------------------------------------------------------------- against M
@@ -173,51 +200,20 @@ def over_M(question: Question, p: Attention, multiple: int = 1) -> OverM:
     below, most_below = traffic_against_M(question.below, p, multiple)
     above, most_above = traffic_against_M(question.above, p, multiple)
     most = max(most_below, most_above)
-    M = first_below(below, above, most)
-    if M is None:
-        return OverM(question, p, None, smaller_M_bytes=last_below(below, above, most))
-    smaller = last_below(below, above, M - 1)
-    return OverM(question, p, M, if_any(below(M)), if_any(above(M)), smaller)
+
+    def less(low: int, high: int) -> bool | None:
+        if below(low) < above(high):
+            return True
+        return False if below(high) >= above(low) else None
+
+    found = OverM(question, p, intervals(less, 1, most), most)
+    M = found.M_bytes
+    return found if M is None else replace(found, below_bytes=if_any(below(M)), above_bytes=if_any(above(M)))
 
 
 def if_any(moved: float) -> int | None:
     """The bytes moved; None if nothing fits."""
     return None if moved == inf else int(moved)
-
-
-def first_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
-    """The least M such that below(M) < above(M) there and at every larger M; None if it does not hold at `most`.
-
-    Neither function changes beyond `most`, and both fall with M. So below(M) < above(M) in a whole interval if `below`
-    at its start is less than `above` at its end.
-    """
-    if below(most) >= above(most):
-        return None
-
-    def last_failure(low: int, high: int) -> int:
-        """The last M of the interval at which below(M) >= above(M); 0 if there is none."""
-        if below(low) < above(high):
-            return 0
-        if below(high) >= above(high):
-            return high
-        middle = (low + high) // 2
-        return last_failure(middle + 1, high) or last_failure(low, middle)
-
-    return last_failure(1, most) + 1
-
-
-def last_below(below: LeastBytes, above: LeastBytes, most: int) -> int | None:
-    """The last M up to `most` at which below(M) < above(M); None if there is none. Both functions fall with M."""
-
-    def last(low: int, high: int) -> int | None:
-        if low > high or below(high) >= above(low):
-            return None
-        if below(high) < above(high):
-            return high
-        middle = (low + high) // 2
-        return last(middle + 1, high) or last(low, middle)
-
-    return last(1, most)
 
 
 def traffic_against_M(side: Side, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
@@ -276,23 +272,27 @@ def over_N(questions: Sequence[Question], p: Attention[Size], M_bytes: int, mult
     def moved(schedules: tuple[Schedule, ...], rule: RuleName) -> list[float]:
         return traffic_against_N([(schedule, rule) for schedule in schedules], p, M_bytes, multiple)
 
-    found = []
-    for question in questions:
+    def answered(question: Question) -> OverN:
         below, above = (moved(side.schedules, side.rule) for side in (question.below, question.above))
-        start = first_less(below, above)
-        earlier = [N for N, one, other in zip(lengths[:start], below, above, strict=False) if one < other]
-        N = lengths[start] if start < len(lengths) else None
-        below_bytes, above_bytes = (None if N is None else if_any(moves[start]) for moves in (below, above))
-        smaller = max(earlier, default=None)
-        found.append(OverN(question, first, M_bytes, N, lengths[-1], below_bytes, above_bytes, smaller))
-    return found
+        places = united(Interval(k, k) for k, (one, other) in enumerate(zip(below, above, strict=True)) if one < other)
+        parts = [stretch_of_axis(part, lengths) for part in stretches(places, lambda one: one.last - one.first + 1)]
+        found = OverN(question, first, M_bytes, lengths[-1], [of_axis(one, lengths) for one in places], parts)
+        if found.N is None:
+            return found
+        k = places[-1].first
+        return replace(found, below_bytes=if_any(below[k]), above_bytes=if_any(above[k]))
+
+    return list(map(answered, questions))
 
 
-def first_less(below: Sequence[float], above: Sequence[float]) -> int:
-    """The least index such that `below` is less than `above` there and at every later one; the length if there is
-    none."""
-    less = [one < other for one, other in zip(below, above, strict=True)]
-    return next((k + 1 for k in reversed(range(len(less))) if not less[k]), 0)
+def of_axis(places: Interval, lengths: Sequence[int]) -> Interval:
+    """The first and the last N at these places of an axis."""
+    return Interval(lengths[places.first], lengths[places.last])
+
+
+def stretch_of_axis(places: Stretch, lengths: Sequence[int]) -> Stretch:
+    """The stretch of N at these places of an axis."""
+    return Stretch(of_axis(places.whole, lengths), tuple(of_axis(one, lengths) for one in places.gaps))
 
 
 def traffic_against_N(runs: Runs, p: Attention[Size], M_bytes: int, multiple: int) -> list[float]:

@@ -11,10 +11,10 @@ from iosim.core.problem import Attention
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.masks import parse_mask
-from iosim.tuning.crossover import line_over_N, lines_over_M, where_in_M
+from iosim.tuning.crossover import lines_over_M
 from iosim.tuning.every_M import answer_lines, gaps
 from iosim.tuning.least import curve, tune
-from iosim.tuning.sides import OverM, OverN, last_below, over_M, questions_of_papers
+from iosim.tuning.sides import over_M, questions_of_papers
 
 PROBLEMS = [
     (48, 6, "dense", ()),
@@ -102,56 +102,6 @@ def test_crossovers_are_compared_at_their_M(N, d):
         assert factor == pytest.approx(one.above_bytes / one.below_bytes, rel=0.006) and factor > 1
 
 
-def stairs(*steps):
-    """A falling staircase: (M, bytes) of each step, and infinity before the first."""
-    return lambda M: min((moved for start, moved in steps if start <= M), default=float("inf"))
-
-
-@pytest.mark.parametrize("below, above, smaller", [
-    (stairs((1, 5)), stairs((1, 6)), 9), (stairs((1, 6)), stairs((1, 5)), None), (stairs((1, 5)), stairs((1, 5)), None),
-    (stairs((1, 9), (3, 1)), stairs((1, 8), (2, 5)), 9), (stairs((1, 7)), stairs((1, 8), (4, 6)), 3),
-    (stairs((2, 7)), stairs((1, 9), (4, 8), (5, 6)), 4), (stairs((7, 1)), stairs((8, 2)), 9), (stairs(), stairs(), None),
-    (stairs((3, 7), (6, 4), (9, 1)), stairs((1, 8), (5, 5), (7, 3), (9, 1)), 6),
-])  # fmt: skip
-def test_the_last_M_at_which_one_staircase_is_below_another(below, above, smaller):
-    """The expected numbers were read off by hand."""
-    assert last_below(below, above, 9) == smaller
-
-
-PLACES = {  # the M at which one side moves less, and how a sentence says so
-    (4, 5, 6, 7, 8, 9): r"at M = 4 B \(4 fp8 words, 4 d\^2\) and at every larger M, but at no smaller one\.$",
-    (1, 2, 5, 6, 7, 8, 9): r"at M = 5 B \(.*\) and at every larger M\. It does so at some smaller M too, of which 2 B is the largest\.$",
-    (3, 4): r"at some M, of which 4 B \(4 fp8 words, 4 d\^2\) is the largest\.$",
-    (): r"at no M\.$",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("less", PLACES, ids=str)
-def test_the_sentence_says_at_which_M_it_is_so(less):
-    last = max((M for M in range(1, 10) if M not in less), default=0)
-    start = last + 1 if last < 9 else None
-    smaller = max((M for M in less if last > M), default=None)
-    found = OverM(questions_of_papers()[0], Attention(9, 1, dtype="fp8"), start, 1, 2, smaller)
-    line = where_in_M(found)
-    assert re.match(r"Algorithm 1 with paper tiles \(fit or not\) moves less than Algorithm 0 " + PLACES[less], line), (
-        line
-    )
-
-
-@pytest.mark.parametrize("start, earlier, said", [
-    (16, None, "at every N of the axis, from 16 to 64 (M = 8 B, d = 2, fp16)."),
-    (32, None, "at N = 32 and at every larger N up to 64, but at no smaller one (M = 8 B, d = 2, fp16)."),
-    (64, None, "at N = 64, the largest one, but at no smaller one (M = 8 B, d = 2, fp16)."),
-    (48, 16, "at N = 48 and at every larger N up to 64 (M = 8 B, d = 2, fp16). It does so at some smaller N "
-             "too, of which 16 is the largest."),
-    (None, 32, "at some N up to 64, of which 32 is the largest (M = 8 B, d = 2, fp16)."),
-    (None, None, "at no N up to 64 (M = 8 B, d = 2, fp16)."),
-])  # fmt: skip
-def test_the_sentence_says_at_which_N_it_is_so(start, earlier, said):
-    found = OverN(questions_of_papers()[3], Attention(16, 2), 8, start, 64, 1, 2, earlier)
-    assert line_over_N(found) == "flash2 moves less than standard-tiled (best tiles) " + said
-
-
 def test_tiles_that_do_not_fit_are_said_so_of_the_winner_too():
     asked = questions_of_papers()[:1]
     (line,) = lines_over_M(asked, [over_M(asked[0], Attention(8192, 128))])
@@ -165,7 +115,8 @@ def test_several_problems_have_a_range(ask):
     answer = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["answer"]
     rows = ask("crossover", "--N", 1024, "--d", "16,32", "--schedule", "flash2,flash1")["crossovers"]
     text = "flash2 moves less than flash1"
-    shares = [row["M_over_d2"] for row in rows if row["question"] == "flash2 below flash1"]
+    pairs = [(row["d"], row["from_M_bytes"]) for row in rows if row["question"] == "flash2 below flash1"]
+    shares = [M // 2 / d**2 for d, M in pairs]
     low, high = map(float, re.search(text + r" at an M of ([\d.]+) to ([\d.]+) d\^2 words", answer).groups())
     assert (low, high) == (pytest.approx(min(shares), rel=0.006), pytest.approx(max(shares), rel=0.006))
     assert answer.endswith(" There is no M from which on flash1 moves less than flash2, in any of the 2 problems.")
@@ -177,19 +128,6 @@ def test_over_N_it_says_from_which(ask):
     assert first["N"] == 16 and found["answer"].startswith(
         "flash2 moves less than standard (fits or not) at every N of the axis, from 16 to 512 (M = 4096 B, d = 16, fp16)."
     )
-
-
-def test_over_N_it_says_at_which_other_N(ask):
-    """Against counts at every N of the axis."""
-    both = [count(N, 8, 700, schedules="flash1,flash2", tiles="best").results for N in range(1, 61)]
-    one, other = (
-        {N for N, (a, b) in enumerate(both, 1) if sign * (a.total_bytes - b.total_bytes) < 0} for sign in (1, -1)
-    )
-    answer = ask("crossover", "--d", 8, "--M", 700, "--N", "1:60:+1", "--schedule", "flash1,flash2")["answer"]
-    start = next(N for N in range(1, 61) if other >= {*range(N, 61)})
-    assert f"flash1 moves less than flash2 at some N up to 60, of which {max(one)} is the largest" in answer
-    assert f"flash2 moves less than flash1 at N = {start} and at every larger N up to 60" in answer
-    assert f"at some smaller N too, of which {max(N for N in other if start > N)} is the largest." in answer
 
 
 def test_six_questions_end_with_the_gap():

@@ -16,7 +16,7 @@ from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import choose_tiling, measure
 from iosim.masks import parse_mask
-from iosim.tuning.sides import first_below, over_M, questions_of_papers, side_of, traffic_against_M
+from iosim.tuning.sides import over_M, questions_of_papers, side_of, traffic_against_M
 
 pytestmark = pytest.mark.early
 
@@ -246,23 +246,16 @@ def test_crossovers_against_every_single_m(question, problems):
             [moved(side.schedules, side.rule, p, M, known) for M in range(1, most)]
             for side in (question.below, question.above)
         )
-        fails = [M for M, (a, b) in enumerate(zip(below, above, strict=True), 1) if a >= b]
-        last = max(fails)
-        assert over_M(question, p).M_bytes == (None if last == most - 1 else last + 1), p
+        less = [M for M, (a, b) in enumerate(zip(below, above, strict=True), 1) if a < b]
+        found = over_M(question, p)
+        assert found.most < most and [M for M in range(1, most) if is_in(found, M)] == less, p
+        last = max(set(range(1, most)) - set(less))
+        assert found.M_bytes == (None if last == most - 1 else last + 1), p
 
 
-def test_first_below_takes_the_last_crossing():
-    """Two staircases cross three times. The answer is the crossing from which on the first one stays below."""
-
-    def below(M):
-        return 10 if M < 3 else 6 if M < 7 else 2
-
-    def above(M):
-        return 11 if M < 2 else 8 if M < 5 else 5 if M < 9 else 3
-
-    assert first_below(below, above, 9) == 7
-    assert first_below(above, below, 9) is None
-    assert first_below(lambda M: 1, lambda M: 2, 9) == 1
+def is_in(found, M):
+    """Whether M is in one of the intervals of an answer."""
+    return any(one.first <= M <= (found.end_of(one) or M) for one in found.intervals)
 
 
 def test_sides_are_defined_up_to_where_nothing_changes():
