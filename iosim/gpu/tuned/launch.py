@@ -6,6 +6,7 @@ Their accumulators live in registers, so they need another M than their schedule
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -181,7 +182,7 @@ def launches(
 
     scale = p.d**-0.5
     if kernel.one_launch:
-        base_2, lse = np.float32(scale * np.log2(np.e)), arrays.get("LSE", counts)
+        base_2, lse = np.float32(scale * np.log2(math.e)), arrays.get("LSE", counts)
         inputs = maps["Q"], maps["K"], maps["V"]
         return [start("flash2", blocks, 384, *inputs, arrays["O"], lse, counts, N, Nk, group, base_2)]
     chunks, panels, scaled = np.int32(p.Nk // 8), panel_map(arrays["S"], WARP_ROWS, rows_k), np.float32(scale)
