@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +47,8 @@ FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
 MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
 OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
 UNSAID = "not stated"  # the source of a number whose file names none
+TEXTS: ContextVar[Mapping[str, str]] = ContextVar("texts", default=MappingProxyType({}))
+"""Texts that are read in place of the hardware files at these paths: those that came with a sweep."""
 SECTOR_BYTES = 32  # of every GPU here: the unit in which caches and DRAM move data
 
 
@@ -201,7 +204,8 @@ def _read(path: Path) -> Toml:
     import tomllib
 
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = TEXTS.get().get(str(path))
+        return tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
     except FileNotFoundError:
         raise InputError(str(path), "no such file", "a hardware file in TOML") from None
     except OSError as error:

@@ -12,6 +12,8 @@ from ..options import ANSWER
 from .options import Option
 
 LOADED: list[str] = []
+BROUGHT: dict[str, set[str]] = {}
+"""{file: the names of the modules that came with it}."""
 FILES, AHEAD = "iosim.files", "iosim.ahead"
 
 
@@ -22,9 +24,11 @@ def load_file(file: str) -> None:
     from contextlib import redirect_stdout
 
     LOADED.append(file)
+    before = {*sys.modules}
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the answer
             runpy.run_path(file)
+        BROUGHT.setdefault(file, set()).update({*sys.modules} - before)
     except IosimError:
         raise
     except Exception as error:

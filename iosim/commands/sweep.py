@@ -20,7 +20,7 @@ from ..sweeps.own_options import OWN, asking
 from ..units import parse_count
 from .answer import Output, answer_all, say
 from .command import Need, named_command
-from .load import loaded
+from .load import BROUGHT, loaded
 from .notes import check_read, given_variants
 from .options import (
     AXES,
@@ -186,10 +186,13 @@ def command(
         answer_size(plan, question.command, target)
         return
     say(notes_on_masks(plan))
-    from ..sweeps.parts import Work, sources_of
+    from ..sweeps.identity import inputs_of
+    from ..sweeps.parts import Work
     from ..sweeps.run import executor_of
 
-    work = Work(plan, form, part_rows, sources_of(loaded(click.get_current_context())), question.command)
+    files = loaded(click.get_current_context())
+    inputs = inputs_of(plan.hardware, {file: BROUGHT.get(file, ()) for file in files})
+    work = Work(plan, form, part_rows, inputs, question.command)
     with (
         closing(executor_of(jobs, scheduler)) as executor,
         closing(Meter(work.steps, quiet, work.chunks.unit)) as meter,

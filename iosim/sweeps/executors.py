@@ -6,41 +6,33 @@ it parts. A part from another process comes with what made it, so that no row of
 
 from __future__ import annotations
 
-import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
-from .. import __version__
-from ..errors import CheckError, MissingError
+from ..errors import CheckError
+from .identity import Maker, check_maker, maker_now, this_maker
 
 if TYPE_CHECKING:
     from .parts import Job
 
 T = TypeVar("T")
 AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
+THIS = "this process"
 MOST_DEATHS = 3  # deaths of workers that are allowed before any part is made
 DIED = "{} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller --part-rows"
 
 
-class Maker(NamedTuple):
-    """What makes a part: a version of iosim, and the SHA-256 of its Python files."""
-
-    version: str
-    sources: str
-
-
 class Made(NamedTuple):
-    """What a job makes of a part, piece by piece. `who` made it with which iosim; None for this process."""
+    """What a job makes of a part, piece by piece: who made it, and with which iosim. It is None for this process, which
+    makes the pieces when they are taken."""
 
     pieces: Iterable[object]
-    who: str | None = None
+    who: str = THIS
     maker: Maker | None = None
 
 
@@ -86,6 +78,7 @@ def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool
     part of another iosim.
     """
     todo, waiting, begun, deaths = iter(parts), list[int](), dict[int, Later](), 0
+    this_maker()  # before anything is made, so that files that change later are found
     with executor.running(job):
         while True:
             waiting += islice(todo, max(0, executor.ahead() - len(begun) - len(waiting)))
@@ -101,10 +94,11 @@ def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool
                     raise CheckError(DIED.format(executor.name, deaths)) from None
                 waiting, begun = list(dict.fromkeys([*begun, *waiting])), {}
                 continue
-            check_maker(made)
             del begun[part]
             waiting, deaths = [], 0
-            yield from cast("Iterable[T]", made.pieces)
+            for piece in cast("Iterable[T]", made.pieces):
+                check_maker(made.who, made.maker or maker_now())
+                yield piece
 
 
 def first_ready(executor: Executor, begun: dict[int, Later]) -> int:
@@ -113,35 +107,9 @@ def first_ready(executor: Executor, begun: dict[int, Later]) -> int:
     return next(part for part, later in begun.items() if later in ready)
 
 
-def check_maker(made: Made) -> None:
-    """Raise MissingError for a part that another iosim made."""
-    if made.maker is None or made.maker == this_maker():
-        return
-    own, who = this_maker(), str(made.who)
-    if made.maker.version != own.version:
-        raise differs(who, "iosim", made.maker.version, own.version)
-    raise MissingError(
-        f"{who} has other Python files of iosim {own.version}: install the same there, and start it again"
-    )
-
-
-def differs(who: str, name: str, theirs: str, own: str) -> MissingError:
-    """The error for a process with another version."""
-    return MissingError(f"{who} has {name} {theirs}, and this is {name} {own}: install the same there")
-
-
-@cache
-def this_maker() -> Maker:
-    """The iosim of this process."""
-    found, package = hashlib.sha256(), Path(__file__).parent.parent
-    for file in sorted(package.rglob("*.py")):
-        found.update(file.read_bytes())
-    return Maker(__version__, found.hexdigest())
-
-
 def made_by(who: str, job: Job[object], part: int) -> Made:
     """All pieces of a part, to be sent to another process."""
-    return Made(list(job.pieces(part)), who, this_maker())
+    return Made(list(job.pieces(part)), who, maker_now())
 
 
 # ---------------------------------------------------------------- this process
@@ -150,7 +118,7 @@ def made_by(who: str, job: Job[object], part: int) -> Made:
 class Serial(Executor):
     """Makes parts in this process, one after the other."""
 
-    name = "this process"
+    name = THIS
 
     @contextmanager
     def running(self, job: Job[object]) -> Iterator[None]:
@@ -183,7 +151,6 @@ class Processes(Executor):
     def running(self, job: Job[object]) -> Iterator[None]:
         from multiprocessing import get_context
 
-        this_maker()  # before the processes begin, so that files that change later are found
         context = get_context("spawn")
         hold, held = context.Pipe(duplex=False)
         self.new_pool = lambda: ProcessPoolExecutor(self.jobs, context, begin, (hold, job, self.name))

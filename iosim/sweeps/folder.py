@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, TextIO, TypedDict, cast
 from .. import __version__
 from ..errors import CheckError, InputError
 from ..files import written_whole
-from .parts import Work, Written, differing, digest, file_digest, keep, part_name
+from .identity import digest, this_maker
+from .parts import Work, Written, differing, file_digest, keep, part_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +135,7 @@ def locked(path: str) -> Iterator[None]:
 
 def manifest_of(work: Work, about: About) -> Manifest:
     """The manifest of a run before its parts are there."""
-    described = {"iosim": __version__, **work.describe()}
+    described = {"iosim": __version__, "iosim_files": this_maker().sources, **work.describe()}
     return {
         "schema": 1,
         "iosim": __version__,

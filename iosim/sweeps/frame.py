@@ -12,6 +12,7 @@ from ..counting.sweep_axes import AXES, build
 from ..errors import CheckError, InputError
 from ..units import MOST_POINTS
 from .executors import results
+from .identity import inputs_of
 from .own_options import COUNT, asking
 from .parts import Job, Work, make_tables
 from .questions import known_question
@@ -81,7 +82,7 @@ def sweep(
     plan = build(axes, schedules, tiles, tile_multiple, (), asked, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
-    work = Work(plan, "csv", what=what)
+    work = Work(plan, "csv", inputs=inputs_of(plan.hardware), what=what)
     try:
         with closing(executor_of(jobs, scheduler)) as executor:
             return joined(list(results(executor, Job(make_tables, work), range(len(work)))), what)

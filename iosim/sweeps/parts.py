@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from ..files import written_whole
+from .identity import NO_INPUTS, Inputs, digest
 from .own_options import COUNT
 from .pieces import Lines, write_lines, write_parquet
 from .questions import Asked
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
+FILES = {"load": "load", "hardware_files": "hardware"}  # descriptions of files, and what messages call one
 FORMS = {"csv": CSV, "jsonl": JSON}
 
 
@@ -45,45 +47,30 @@ class Written(NamedTuple):
     sha256: str
 
 
-class Source(NamedTuple):
-    """A Python file that registers schedules, with its text when the sweep began."""
-
-    file: str
-    text: str
-
-    def run(self) -> None:
-        """Register its schedules in this process, once."""
-        if self not in RAN:
-            RAN.add(self)
-            exec(compile(self.text, self.file, "exec"), {"__name__": "<loaded>", "__file__": self.file})
-
-
-RAN: set[Source] = set()  # the files that this process ran
-
-
 @dataclass(frozen=True)
 class Work:
     """A sweep in parts of about `part_rows` rows; 0 means the usual number. `kind` is csv, jsonl or parquet.
 
     The command `what` is asked at each point. `columns` are the columns of another command than `count`, if they are
-    known. `sources` are the files of --load. Workers get this object, and run these files first.
+    known. `inputs` are the files that it needs. Workers get this object.
     """
 
     plan: Sweep
     kind: str
     part_rows: int = 0
-    sources: tuple[Source, ...] = ()
+    inputs: Inputs = NO_INPUTS
     what: str = COUNT
     columns: tuple[str, ...] = ()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the description only, because the schedules of a chunk cannot be pickled."""
         columns = () if self.what == COUNT else self.chunks.shown
-        return type(self), (self.plan, self.kind, self.part_rows, self.sources, self.what, columns)
+        return type(self), (self.plan, self.kind, self.part_rows, self.inputs, self.what, columns)
 
     @cached_property
     def chunks(self) -> Chunks | Asked:
-        return Chunks(self.plan) if self.what == COUNT else Asked(self.plan, self.what, self.columns)
+        with self.inputs.in_use():
+            return Chunks(self.plan) if self.what == COUNT else Asked(self.plan, self.what, self.columns)
 
     @cached_property
     def rows_of_part(self) -> int:
@@ -128,13 +115,8 @@ class Work:
             "schedule": [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks],
             "tiles": [tiles_text(rule) for rule in plan.tiles],
             "columns": list(self.chunks.shown),
-            "load": {source.file: digest(source.text) for source in self.sources},
+            **self.inputs.describe(),
         }
-
-
-def digest(text: str) -> str:
-    """The SHA-256 of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def axis_text(values: Sequence[object]) -> object:
@@ -163,16 +145,6 @@ def part_name(part: int, kind: str) -> str:
     return f"part-{part:08d}.{kind}"
 
 
-def sources_of(files: Sequence[str]) -> tuple[Source, ...]:
-    """The files of --load, with their text. This process has run them."""
-    found = []
-    for file in files:
-        with open(file, encoding="utf-8") as text:
-            found.append(Source(file, text.read()))
-    RAN.update(found)
-    return tuple(found)
-
-
 # ---------------------------------------------------------------- what is made of a part
 
 
@@ -191,12 +163,12 @@ class Job(Generic[T]):
 
     def prepare(self) -> None:
         """Register the schedules of the files of --load in this process."""
-        for source in self.work.sources:
-            source.run()
+        self.work.inputs.prepare()
 
     def pieces(self, part: int) -> Iterator[T]:
         """What the task makes of a part."""
-        return self.task(self.work, part)
+        with self.work.inputs.in_use():
+            yield from self.task(self.work, part)
 
 
 def make_tables(work: Work, part: int) -> Iterator[pd.DataFrame]:
@@ -256,16 +228,23 @@ def keep(path: str) -> None:
 
 
 def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
-    """The keys in which two descriptions differ. Options of the problem count as separate keys."""
+    """The keys in which two descriptions differ. Options of the problem count as separate keys, and so do files. For
+    versions both are named."""
     found, wanted = apart(found), apart(wanted)
-    return [name for name in wanted if found.get(name) != wanted[name]] + [name for name in found if name not in wanted]
+    names = [name for name in {**wanted, **found} if name not in wanted or found.get(name) != wanted[name]]
+    shown = {"iosim": f"iosim {found.get('iosim')} (now {wanted.get('iosim')})", "iosim_files": "the files of iosim"}
+    return [shown.get(name, name) for name in names]
 
 
 def apart(described: Mapping[str, object]) -> dict[str, object]:
-    """A description in which each option of the problem is a key of its own, with its values at all points, if
-    `options` are listed."""
-    points = described.get("options")
-    if not isinstance(points, list) or not points:
-        return {**described}
-    options = {name: [point.get(name) for point in points] for name in points[0]}
-    return {**{name: value for name, value in described.items() if name != "options"}, **options}
+    """A description in which each file is a key of its own, and each option of the problem, with its values at all
+    points, if `options` are listed."""
+    flat: dict[str, object] = {}
+    for name, value in described.items():
+        if name == "options" and isinstance(value, list) and value:
+            flat |= {option: [point.get(option) for point in value] for option in value[0]}
+        elif name in FILES and isinstance(value, dict):
+            flat |= {f"{FILES[name]} {file}": sha256 for file, sha256 in value.items()}
+        else:
+            flat[name] = value
+    return flat

@@ -24,7 +24,8 @@ except ImportError:
 
 from .. import __version__
 from ..errors import CheckError, InputError, MissingError
-from .executors import AHEAD, Executor, differs, made_by, this_maker
+from .executors import AHEAD, Executor, made_by
+from .identity import differs, this_maker
 from .parts import WritePart
 
 if TYPE_CHECKING:

@@ -159,7 +159,7 @@ class Others(Serial):
 
 @pytest.mark.parametrize("maker, said", [
     (Maker("0.0.7", this_maker().sources), "worker tcp://a:1 has iosim 0.0.7, and this is iosim"),
-    (this_maker()._replace(sources="0"), "worker tcp://a:1 has other Python files of iosim"),
+    (this_maker()._replace(sources="0"), "worker tcp://a:1 has other files of iosim"),
 ])  # fmt: skip
 def test_rows_of_another_iosim_are_not_taken(maker, said, work):
     assert list(results(Others(this_maker()), Job(make_pieces, work), range(3))) == [0, 1, 2]
