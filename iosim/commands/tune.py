@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..counting.given import Asked, Choice, names_of
 from ..errors import InputError, suggestion
+from ..options import ANSWER
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
 from .options import (
     PLACES,
     chip_options,
+    flag_option,
     memory_options,
     multiple_option,
     outputs,
@@ -51,9 +54,10 @@ LEAST_BLOCKS = (
     "of least traffic. time needs --hardware h100, h200, a file of iosim calibrate, or several of these.",
 )
 @own_option("curve", "Show every M at which the least traffic falls, instead of one M.")
+@flag_option("--all", "Show every row, also of schedules that another one dominates.", ANSWER, "every")
 @outputs
 @problem_asked
-def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool, output: Output) -> None:
+def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool, every: bool, output: Output) -> None:
     """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
@@ -75,7 +79,8 @@ def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool,
         check_curve({"--M": choice.M, "--hardware": choice.hardware})
         answer_all([({}, tune.curve(**fields))], output)
         return
-    answer_all([(label, tune.tune(M=one_size(size), **fields)) for label, size in places], output)
+    found = ((label, tune.tune(M=one_size(size), **fields)) for label, size in places)
+    answer_all([(label, replace(best, every=every)) for label, best in found], output)
 
 
 def one_size(size: str | int | None) -> str | int:

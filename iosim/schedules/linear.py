@@ -142,6 +142,7 @@ register(
         rules=("ideal",),
         options=("lse", "keep_p"),
         skips=True,
+        dominated_by="flash2",
         formula="R = N d + N Nk (d + dv), W = N dv",
         state="one row of Q and O with l, m on chip; nothing waits in HBM",
         exact_traffic=queries_outside_traffic,

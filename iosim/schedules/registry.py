@@ -107,6 +107,9 @@ class Schedule:
     chosen: Mapping[str, Choices] = field(default_factory=dict)
     """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. At
     every M an earlier value moves no more words than a later one."""
+    dominated_by: str = ""
+    """The schedule whose text this one adds something to, or that is for other sizes of M. The table of `tune` leaves
+    this one out wherever that one moves no more in the same M."""
     about: Callable[[Attention], Attention] = lambda p: p
     """`about(p)`: the nearest problem that it applies to. `count` refuses others, and shows the docstring of
     `about` as the reason. Options that the schedule does not read, such as `lse` and `keep_p`, are ignored and not

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..answer import Answer, Column, Table, in_order
@@ -14,6 +15,7 @@ from ..counting.notes import notes_on_mask, notes_on_tiles
 from ..counting.report import problem_row, unfit_lines
 from ..counting.result import MORE_TILES, PLACES, RESULT, Result, least_of, more_sizes, tile_sizes, verdict
 from ..counting.sentence import answer_lines, answer_of, winners
+from ..schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -54,7 +56,8 @@ class Best(Answer):
     come last.
 
     `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
-    their best tiling with `least_blocks` blocks is not known.
+    their best tiling with `least_blocks` blocks is not known. `dominated` are those that the table leaves out unless
+    `every` row is shown, with the schedule that moves no more.
     """
 
     problem: Attention
@@ -65,6 +68,13 @@ class Best(Answer):
     tile_multiple: int = 1
     least_blocks: int = 1
     left_out: tuple[str, ...] = ()
+    dominated: Mapping[str, str] = field(default_factory=dict)
+    every: bool = False
+
+    @property
+    def kept(self) -> Best:
+        """The answer without the results of dominated schedules."""
+        return replace(self, results=[result for result in self.results if result.schedule not in self.dominated])
 
     @property
     def M_words(self) -> int:
@@ -91,12 +101,12 @@ class Best(Answer):
         none_fits = ["needs_M_bytes", "most_blocks"] * (self.least_blocks > 1)
         chosen = ["options"] * any(result.options for result in tried)
         more = more_columns(self.problem, [result.more_tiles for result in tried])
-        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *none_fits, *chosen, *more)
+        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *none_fits, *chosen, *more, "dominated_by")
         return Table(in_order(known, names), entries)
 
     def of_search(self) -> list[Entry]:
         """The best tiles of each schedule."""
-        return [Entry("best", "", result, self.ratio(result)) for result in self.results]
+        return [Entry("best", "", r, self.ratio(r), self.dominated.get(r.schedule)) for r in self.results]
 
     def of_publications(self) -> list[Entry]:
         """Published tiles."""
@@ -105,11 +115,13 @@ class Best(Answer):
     def pieces(self) -> Pieces:
         left_out = "not in the space: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
         columns: Columns[Entry] = [*ENTRY, *OF_RESULT]
-        found = Table(columns, self.of_search(), shown=in_order(columns, SHOWN), best=winners(self.results))
+        seen = self if self.every else self.kept
+        found = Table(columns, seen.of_search(), shown=in_order(columns, SHOWN), best=winners(seen.results))
         published = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
-        tables: Pieces = [above, found, "", "published:", published, "", bounds_table(self.bounds)]
-        return [*tables, *unfit_lines(self), "", *answer_lines(self)]
+        hidden = [] if self.every else lines_on_dominated(self.dominated)
+        tables: Pieces = [above, found, *hidden, "", "published:", published, "", bounds_table(self.bounds)]
+        return [*tables, *unfit_lines(seen), "", *answer_lines(self.kept)]
 
     def to_dict(self) -> Row:
         names = [result.schedule for result in self.results]
@@ -124,13 +136,14 @@ class Best(Answer):
                 {"label": tiles.label, "source": tiles.source, **self.result_json(result)}
                 for tiles, result in self.published
             ],
-            "answer": answer_of(self),
+            "answer": answer_of(self.kept),
             "notes": self.notes,
         }
 
     def result_json(self, result: ResultWithBlocks) -> Row:
         """A result as the keys of its JSON."""
         values = {**asdict(result), "ratio_to_winner": self.ratio(result)}
+        values["dominated_by"] = self.dominated.get(result.schedule)
         if self.least_blocks == 1:
             del values["needs_M_bytes"], values["most_blocks"]
         return values
@@ -155,6 +168,7 @@ class Entry(NamedTuple):
     label: str
     result: ResultWithBlocks
     ratio_to_winner: float | None
+    dominated_by: str | None = None
 
 
 def why_none_fits(r: ResultWithBlocks) -> str:
@@ -168,6 +182,7 @@ ENTRY: Columns[Entry] = (
     Column("role", "string"),
     Column("label", "string", "choice"),
     Column("ratio_to_winner", "number", "x least", ".3f"),
+    Column("dominated_by", "string"),
 )
 BLOCKS: Columns[ResultWithBlocks] = (
     Column("chosen", None, "tiles", lambda r: (tile_sizes(r).strip() or r.tiling) + flags(r.options)),
@@ -192,6 +207,29 @@ SHOWN = (
     "ratio_to_bound",
     "ratio_to_floor",
 )
+
+
+def dominated(costs: Mapping[str, float], chosen: Mapping[str, Collection[str]]) -> dict[str, str]:
+    """The schedules that cost no less than the one that dominates them, with its name.
+
+    `costs` are those of each schedule, infinite where nothing fits. `chosen` names the options that were chosen for it:
+    a schedule whose options are given is kept.
+    """
+    found: dict[str, str] = {}
+    for name, cost in costs.items():
+        schedule = SCHEDULES[name]
+        least = costs.get(schedule.dominated_by, inf)
+        if least < inf and least <= cost and {*schedule.chosen} <= {*chosen[name]}:
+            found[name] = schedule.dominated_by
+    return found
+
+
+def lines_on_dominated(names: Mapping[str, str]) -> list[str]:
+    """The line on the schedules that a table leaves out."""
+    if not names:
+        return []
+    others = " or ".join(dict.fromkeys(names.values()))
+    return [f"left out: {', '.join(names)} ({len(names)} that move no less than {others}); --all shows them"]
 
 
 def winner_line(best: Best) -> str:

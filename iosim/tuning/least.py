@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import DENSE, Attention, narrowed
@@ -17,7 +18,7 @@ from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
 from ..schedules.registry import FA1, FA2
 from ..search.best import mask_matters
 from ..units import parse_bytes, parse_count
-from .best import Best, PublishedTiles, ResultWithBlocks
+from .best import Best, PublishedTiles, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
 from .every_M import Curve
 from .thread_blocks import blocks
@@ -88,7 +89,9 @@ def tune(
     if not schedules and tile_multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
-    return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out)
+    costs = {r.schedule: r.total_bytes if r.fits and r.total_bytes is not None else inf for r in found}
+    hidden = {} if schedules else dominated(costs, {r.schedule: r.options for r in found})
+    return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out, hidden)
 
 
 def best_of(

@@ -75,7 +75,7 @@ def test_rows_are_in_order_and_what_does_not_fit_is_last(ask):
 def test_the_keys_are_those_of_a_count(ask):
     got = ask(*BASE, "--M", "100KB")
     counted = ask("count", "--N", 8192, "--d", 128, "--M", "100KB", "--schedule", "flash2")["results"][0]
-    more = {"ratio_to_winner": 1.0, "options": {}, "blocks": 42}  # ceil(8192 / 196)
+    more = {"ratio_to_winner": 1.0, "dominated_by": None, "options": {}, "blocks": 42}  # ceil(8192 / 196)
     assert got["schema"] == 1 and got["winner"] == {**counted, **more}
 
 
@@ -127,9 +127,57 @@ def test_restricted(ask):
     assert all(r["schedule"] == "flash1" for r in got["published"])
 
 
+def shown_schedules(text):
+    """The schedules of the first table of an answer, and the line on those that it leaves out."""
+    table = text[text.index("\nschedule") : text.index("\npublished:")].strip().splitlines()
+    left_out = [line for line in table[2:] if line.startswith("left out: ")]
+    return [line.split()[0] for line in table[2:] if line not in left_out], left_out
+
+
+@pytest.mark.parametrize("line", [
+    (*BASE, "--M", "100KB"), (*BASE, "--M", "10KB"), (*BASE, "--M", "20KB", "--causal"),
+    ("tune", "--N", 1, "--Nk", 8192, "--d", 128, "--M", "100KB"),
+], ids=str)  # fmt: skip
+def test_rows_that_move_no_less_than_the_one_they_add_to_are_left_out(line, ask, iosim):
+    results = ask(*line)["results"]
+    moved = {r["schedule"]: r["total_bytes"] if r["fits"] else None for r in results}
+    for r in results:
+        other, name = r["dominated_by"], r["schedule"]
+        beaten = SCHEDULES[name].dominated_by
+        assert other == (beaten if moved.get(beaten) and moved[name] and moved[beaten] <= moved[name] else None), name
+    hidden = [r["schedule"] for r in results if r["dominated_by"]]
+    shown, (left_out,) = shown_schedules(iosim(*line).stdout)
+    assert shown == [r["schedule"] for r in results if not r["dominated_by"]]
+    assert left_out.startswith(f"left out: {', '.join(hidden)} ({len(hidden)} that") and "--all" in left_out
+    assert shown_schedules(iosim(*line, "--all").stdout) == ([r["schedule"] for r in results], [])
+    assert not any(f"{name} (" in ask(*line)["answer"] for name in hidden), "nobody hears of what is not shown"
+
+
+def test_at_100_kib_the_table_is_short(ask):
+    hidden = {r["schedule"] for r in ask(*BASE, "--M", "100KB", "--causal")["results"] if r["dominated_by"]}
+    small = {"small-cache", "small-cache-q", "standard-square"}
+    assert hidden == {"split-kv", "paged", "paged-split-kv", "local-gather", *small}
+
+
+@pytest.mark.parametrize("asked", [("--schedule", "flash2,split-kv,paged"), ("--splits", 1, "--page-size", 256)])
+def test_what_is_asked_for_is_shown(asked, iosim, ask):
+    line = (*BASE, "--M", "100KB", *asked)
+    assert {"split-kv", "paged"} <= {*shown_schedules(iosim(*line).stdout)[0]}
+    assert not any(r["dominated_by"] for r in ask(*line)["results"] if r["schedule"] in ("split-kv", "paged"))
+
+
 def test_csv_and_text(iosim):
     rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--M", "100KB", "--csv").stdout)))
-    assert list(rows[0]) == ["role", "label", *COLUMNS, "ratio_to_winner", "blocks", "options", "more_tiles"]
+    assert list(rows[0]) == [
+        "role",
+        "label",
+        *COLUMNS,
+        "ratio_to_winner",
+        "blocks",
+        "options",
+        "more_tiles",
+        "dominated_by",
+    ]
     assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
     text = iosim(*BASE, "--M", "100KB").stdout
     assert "least: flash2 196x1, 90177536 words, 180355072 B" in text and "nothing fits" not in text
