@@ -239,12 +239,11 @@ def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list
 def apart(described: Mapping[str, object]) -> dict[str, object]:
     """A description in which each file is a key of its own, and each option of the problem, with its values at all
     points, if `options` are listed."""
-    flat: dict[str, object] = {}
-    for name, value in described.items():
-        if name == "options" and isinstance(value, list) and value:
-            flat |= {option: [point.get(option) for point in value] for option in value[0]}
-        elif name in FILES and isinstance(value, dict):
-            flat |= {f"{FILES[name]} {file}": sha256 for file, sha256 in value.items()}
-        else:
-            flat[name] = value
+    points, flat = described.get("options"), {**described}
+    if isinstance(points, list) and points:
+        del flat["options"]
+        flat |= {name: [point.get(name) for point in points] for name in points[0]}
+    for name, shown in FILES.items():
+        files = flat.pop(name, {})
+        flat |= {f"{shown} {file}": sha256 for file, sha256 in files.items()} if isinstance(files, dict) else {}
     return flat
