@@ -77,6 +77,18 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     return size
 
 
+def parse_range(text: str | int, word_bytes: int, where: str = "--M") -> tuple[int, int]:
+    """The first and the last bytes of a range as `16KB:1MB`, without a step."""
+    parts = str(text).split(":")
+    if len(parts) != 2:
+        hint = "leave out the step" if len(parts) == 3 else "without --curve for one M; in Python, iosim.tune"
+        raise InputError(where, text, "a range as 16KB:1MB", hint)
+    first, last = (parse_bytes(part, word_bytes, where) for part in parts)
+    if last < first:
+        raise InputError(where, text, "a stop that is not below the start")
+    return first, last
+
+
 def parse_registers(text: str | int, where: str = "--registers") -> int:
     """The bytes of registers that a text gives: `64K` is 65,536 registers of 4 bytes, and `256KB` is the same in bytes.
     An int is a number of bytes."""

@@ -39,6 +39,7 @@ from ..options import (
     flag_of,
 )
 from ..options import Option as Row
+from ..units import parse_axis, parse_range
 from .answer import Output
 from .notes import note
 
@@ -75,7 +76,16 @@ def read_hardware(value: str | int, option: str) -> object:
     return load(str(value))
 
 
+def read_sizes(value: str | int, option: str) -> object:
+    """An axis of sizes, or a range without a step."""
+    text = str(value)
+    if text.count(":") == 1:
+        return parse_range(text, 2, option)
+    return parse_axis(text, option, lambda part: SIZE.number(part, option))
+
+
 MASK_KIND, TILES = Kind(read_mask, between=";"), Kind(read_rule)
+SIZES_OR_RANGE = Kind(read_sizes, "integer")
 SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
 ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""
@@ -236,14 +246,16 @@ size_options = rows(*(row for row in (*SIZES, *TYPES, *CACHE) if row.name != "N"
 problem_options = options(
     rows(*SIZES, *TYPES, *CACHE, *MASKS), flag_option("--causal", "Short for --mask causal.", PROBLEM)
 )
-sram_option = text_option(
-    "--M",
-    "SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.",
-    metavar="SIZE",
-    heading=MEMORY,
-    kind=SIZE,
-    also=("sram", "smem", "memory", "shared", "shared-memory", "sram-size"),
-)
+
+
+def size_option(more: str = "", kind: Kind = SIZE) -> Decorator:
+    """The option --M, with more help and the kind of its values."""
+    text = f"SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.{more}"
+    also = ("sram", "smem", "memory", "shared", "shared-memory", "sram-size")
+    return text_option("--M", text, metavar="SIZE", heading=MEMORY, kind=kind, also=also)
+
+
+sram_option = size_option()
 
 
 def hardware_option(text: str) -> Decorator:
@@ -252,9 +264,12 @@ def hardware_option(text: str) -> Decorator:
     return text_option("--hardware", text, metavar="NAME", heading=MEMORY, kind=HARDWARE, also=also)
 
 
-memory_options = options(
-    sram_option, hardware_option("Take M from a preset, as h100, or a FILE.toml; see iosim hardware.")
-)
+def memory_with(size: Decorator) -> Decorator:
+    """The options --M, as given, and --hardware."""
+    return options(size, hardware_option("Take M from a preset, as h100, or a FILE.toml; see iosim hardware."))
+
+
+memory_options = memory_with(sram_option)
 
 
 def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosim schedules.") -> Decorator:

@@ -12,15 +12,17 @@ from .answer import Output, answer_all
 from .command import D, N, Need, named_command
 from .options import (
     PLACES,
+    SIZES_OR_RANGE,
     chip_options,
     flag_option,
-    memory_options,
+    memory_with,
     multiple_option,
     outputs,
     own_option,
     problem_asked,
     problem_options,
     schedule_option,
+    size_option,
     variant_options,
 )
 
@@ -38,11 +40,12 @@ LEAST_BLOCKS = (
     "Only tilings with at least this many thread blocks, for example one for each SM. Launches that move less than a "
     "tenth of the words are ignored."
 )
+EVERY = "Show every row: also of schedules that another one dominates, and with --curve every M."
 
 
 @named_command("tune", needs=(N, D, Need("M", ("hardware", "curve"))), instead=INSTEAD, axes=PLACES)
 @problem_options
-@memory_options
+@memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
 @schedule_option()
 @multiple_option
 @variant_options
@@ -53,8 +56,10 @@ LEAST_BLOCKS = (
     "traffic (default), or time: the fastest tiles of generated kernels by the time model, beside those "
     "of least traffic. time needs --hardware h100, h200, a file of iosim calibrate, or several of these.",
 )
-@own_option("curve", "Show every M at which the least traffic falls, instead of one M.")
-@flag_option("--all", "Show every row, also of schedules that another one dominates.", ANSWER, "every")
+@own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
+@flag_option(
+    "--all", "Show every row: of schedules that another one dominates too, and with --curve every M.", ANSWER, "every"
+)
 @outputs
 @problem_asked
 def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool, every: bool, output: Output) -> None:
@@ -73,13 +78,13 @@ def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool,
         check_time({"--M": choice.M, "--least-blocks": least_blocks, "--curve": curve or None})
         show_fastest(asked.problem, choice, multiple, output)
         return
-    places = asked.places
     fields |= {"schedules": choice.schedules, "tile_multiple": multiple, "least_blocks": blocks}
     if curve:
-        check_curve({"--M": choice.M, "--hardware": choice.hardware})
-        answer_all([({}, tune.curve(**fields))], output)
+        check_curve({"--hardware": choice.hardware})
+        answer_all([({}, replace(tune.curve(M=choice.M, **fields), every=every))], output)
         return
-    found = ((label, tune.tune(M=one_size(size), **fields)) for label, size in places)
+    check_step(choice.M)
+    found = ((label, tune.tune(M=one_size(size), **fields)) for label, size in asked.places)
     answer_all([(label, replace(best, every=every)) for label, best in found], output)
 
 
@@ -88,6 +93,12 @@ def one_size(size: str | int | None) -> str | int:
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
     return size
+
+
+def check_step(sizes: str | None) -> None:
+    """Raise InputError for a range of M without a step, which only --curve takes."""
+    if sizes is not None and sizes.count(":") == 1:
+        raise InputError("--M", sizes, "a step, as in 16KB:256KB:x2", "or --curve for every M of the range")
 
 
 def check_time(others: Mapping[str, object]) -> None:

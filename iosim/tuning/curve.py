@@ -76,6 +76,13 @@ def step_at(envelope: Sequence[CurveStep], M_bytes: int) -> CurveStep | None:
     return envelope[index - 1] if index else None
 
 
+def steps_within(envelope: Sequence[CurveStep], first: int, last: int) -> list[CurveStep]:
+    """The steps of an envelope that apply at some M of a range, in bytes."""
+    start = bisect_right(envelope, first, key=lambda s: s.M_bytes)
+    end = bisect_right(envelope, last, key=lambda s: s.M_bytes)
+    return list(envelope[max(0, start - 1) : end])
+
+
 def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int = 1) -> list[CurveStep]:
     """The steps of one schedule as M grows, with at least `least_blocks` blocks. They include those of its envelope."""
     p = p.packed

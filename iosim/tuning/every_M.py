@@ -1,4 +1,4 @@
-"""The least traffic at every M: the answer of `curve`, and a sentence on where it is farthest above the floor.
+"""The least traffic at every M, or in a range of M: the answer of `curve`, and where it is farthest above the floor.
 
 The least traffic is a staircase, and the floor falls with M. So the gap of a step is largest at its last byte of M.
 """
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
     from ..tables import Row
 
+MOST_ROWS, FALL = 40, 0.8  # a longer table shows a row where the traffic is at most FALL times that of the row above
 STRETCHES = {  # ranges of M in words; the best loop order changes at about 0.17 d^2 and at d^2
     "from d to d^2/2 words": (lambda d: d, lambda d: d * d / 2),
     "from d^2/2 to 4 d^2 words": (lambda d: d * d / 2, lambda d: 4 * d * d),
@@ -55,7 +56,8 @@ class Curve(Answer):
     """The answer of `curve`: the steps of the least traffic, and published tiles at the M that they need.
 
     Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
-    result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule.
+    result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule. `within`
+    are the first and the last M asked for, in bytes; None for every M. The table for people shows `every` row, or some.
     """
 
     problem: Attention
@@ -66,14 +68,33 @@ class Curve(Answer):
     tile_multiple: int = 1
     least_blocks: int = 1
     own: dict[str, list[CurveStep]] = field(default_factory=dict, hash=False)
+    within: tuple[int, int] | None = None
+    every: bool = False
 
     def table(self) -> Table:
-        filled = [column for column in OF_SCHEDULE if any(getattr(step, column.name) for step in self.steps)]
+        return self.table_of(self.steps)
+
+    def table_of(self, steps: Sequence[CurveStep]) -> Table:
+        """A row for each of these steps."""
+        filled = [column for column in OF_SCHEDULE if any(getattr(step, column.name) for step in steps)]
         columns = [*STEP, *filled]
         blocks = ["blocks"] * (self.least_blocks > 1)
         names = ("from_M", "schedule", "chosen", *blocks, "total", "total_bytes", "ratio_to_bound", "ratio_to_floor")
-        rows = [step_row(self.problem, step, self.space[0].family) for step in self.steps]
+        rows = [step_row(self.problem, step, self.space[0].family) for step in steps]
         return Table(columns, rows, shown=in_order((*STEP, *OF_SCHEDULE), names))
+
+    def some(self) -> list[CurveStep]:
+        """The steps that people see: all of a range and of a short curve. Else those from M = d words on at which the
+        traffic has fallen enough, and the last one."""
+        if self.every or self.within or len(self.steps) <= MOST_ROWS:
+            return self.steps
+        *before, last = self.steps
+        chosen: list[CurveStep] = []
+        for step in before:
+            large = step.M_bytes >= self.problem.d * self.problem.word_bytes
+            if large and (not chosen or step.total_bytes <= FALL * chosen[-1].total_bytes):
+                chosen.append(step)
+        return [*chosen, last]
 
     def known(self) -> Table:
         """Published tiles at the M that they need."""
@@ -89,12 +110,15 @@ class Curve(Answer):
         blocks = f" with {self.least_blocks} blocks" if self.least_blocks > 1 else ""
         names = ", ".join(schedule.name for schedule in self.space)
         left_out = "not in the space: " + ", ".join(schedule.name for schedule in self.left_out)
+        range_of_M = f" for M {between(*self.within)}" if self.within else ""
+        some = self.some()
         return [
             f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
-            f"least traffic{blocks} over {names}: {len(self.steps)} breakpoints",
+            f"least traffic{blocks} over {names}{range_of_M}: {numbered(len(self.steps), 'breakpoint')}",
             *([left_out] if self.left_out else []),
             "",
-            self.table(),
+            self.table_of(some),
+            *line_on_some(len(some), len(self.steps)),
             "",
             "published, at the M that they need:",
             self.known(),
@@ -196,19 +220,34 @@ def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: C
     }
 
 
+def between(first: int, last: int) -> str:
+    """A range of M in bytes: `from 16384 B (16 KiB) to 1048576 B (1 MiB)`."""
+    return f"from {format_bytes(first)} to {format_bytes(last)}"
+
+
+def line_on_some(shown: int, steps: int) -> list[str]:
+    """The line below a table that does not show all steps."""
+    if shown == steps:
+        return []
+    which = f"from M = d words on, each the first at which the traffic is at most {FALL} times that of the row above"
+    return [f"{shown} of {steps} breakpoints: {which}; --all shows every one, and --M 16KB:1MB those of a range"]
+
+
 # ---------------------------------------------------------------- the gap to the floor
 
 
 def gaps(found: Curve) -> list[Gap]:
-    """The gap at the last byte of each step of a curve, in the order of M. The last step has no end and no gap.
+    """The gap at the last byte of each step of a curve, in the order of M. The last step has no end and no gap, unless
+    the curve is that of a range of M.
 
     The list is empty for a family without a floor, and under a mask for which the floor cannot be counted.
     """
     family, lines = found.space[0].family, []
-    for step, after in zip(found.steps, found.steps[1:], strict=False):
-        least = floor_of(found.problem, after.M_bytes - 1, family)
+    ends = [after.M_bytes - 1 for after in found.steps[1:]] + ([found.within[1]] if found.within else [])
+    for step, end in zip(found.steps, ends, strict=False):
+        least = floor_of(found.problem, end, family)
         if least:
-            lines.append(Gap(after.M_bytes - 1, step.schedule, step.total, least))
+            lines.append(Gap(end, step.schedule, step.total, least))
     return lines
 
 
@@ -216,11 +255,13 @@ def answer_lines(found: Curve) -> list[str]:
     """The sentence about a curve: where the gap to the floor is largest, in each range of M."""
     p, known = found.problem, gaps(found)
     stretches = {
-        name: [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
+        f"for M {name}": [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
         for name, (low, high) in STRETCHES.items()
     }
+    if found.within:
+        stretches = {f"for M {between(*found.within)}": known}
     largest = [
-        f"{gap.ratio:.3f} times the floor for M {name} ({gap.schedule} at {place(p, gap)})"
+        f"{gap.ratio:.3f} times the floor {name} ({gap.schedule} at {place(p, gap)})"
         for name, some in stretches.items()
         if (gap := worst(some))
     ]

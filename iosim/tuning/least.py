@@ -17,9 +17,9 @@ from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
 from ..schedules.registry import FA1, FA2
 from ..search.best import mask_matters
-from ..units import parse_bytes, parse_count
+from ..units import parse_bytes, parse_count, parse_range
 from .best import Best, PublishedTiles, ResultWithBlocks, dominated
-from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, widened
+from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
 from .every_M import Curve
 from .thread_blocks import blocks
 
@@ -185,6 +185,7 @@ PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a
 def curve(
     N: int,
     d: int,
+    M: str | None = None,
     *,
     schedules: SchedulesAsked = (),
     tile_multiple: int = 1,
@@ -195,14 +196,17 @@ def curve(
     """The least traffic against M, as in `iosim tune --curve`: a Curve. Its `steps` are all M at which the least
     traffic falls.
 
-    The arguments are those of `tune`, without M. Schedules whose best tiling is not known at every M are not searched;
+    With M, a range as `16KB:1MB`, they are those of the range, after the one that applies where it begins. The other
+    arguments are those of `tune`. Schedules whose best tiling is not known at every M are not searched;
     `left_out` names them. Raises InputError for whatever is not allowed.
     """
     check_names("curve", options, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
     parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
-    return curve_of(problem, schedules, tile_multiple, least_blocks, options)
+    within = None if M is None else parse_range(M, problem.word_bytes)
+    found = curve_of(problem, schedules, tile_multiple, least_blocks, options)
+    return found if within is None else replace(found, steps=steps_within(found.steps, *within), within=within)
 
 
 def curve_of(

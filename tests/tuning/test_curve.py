@@ -8,7 +8,7 @@ import pytest
 from footprints import footprints
 from paths import DATA
 
-from iosim import SCHEDULES, Attention, Schedule, Tiling, count
+from iosim import SCHEDULES, Attention, Schedule, Tiling, count, floor
 from iosim.core.problem import TENSORS
 from iosim.counting.count import measure
 from iosim.errors import InputError
@@ -283,10 +283,73 @@ def test_a_mask_of_tiles_has_no_least(iosim, mask, more):
 def test_every_tile_size_is_shown(iosim, ask):
     """The sizes of a step are those of its count, and the table shows them as `--tiles` takes them."""
     args = ["tune", "--N", 40, "--d", 8, "--curve", "--schedule", "small-cache"]
-    rows, text = ask(*args)["curve"], iosim(*args).stdout
+    rows, text = ask(*args)["curve"], iosim(*args, "--all").stdout
     assert rows[-1]["Br"] == rows[-1]["Bc"] == 40
     for row in random.Random(3).sample(rows, 8):
         tiles = f"{row['Br']}x{row['Bc']}/{row['more_tiles']}"
         counted = count(40, 8, row["M_bytes"], schedules=["small-cache"], tiles=tiles)["small-cache"]
         assert (counted.total, counted.sram_peak_bytes) == (row["total"], row["M_bytes"]) and f" {tiles} " in text
     assert "more_tiles" not in ask(*args[:-1], "flash2")["curve"][0]
+
+
+# ---------------------------------------------------------------- a range of M, and the rows that people see
+
+
+@pytest.mark.parametrize("first, last", [(1, 50), (200, 200), (150, 400), (700, 100_000), (10**6, 10**6)])
+def test_a_range_has_the_steps_that_apply_in_it(first, last):
+    whole = trace_curve(60, 8, mask="causal").steps
+    some = trace_curve(60, 8, f"{first}:{last}", mask="causal").steps
+    applies = {step_at(whole, M) for M in {first, last, *(s.M_bytes for s in whole if first <= s.M_bytes <= last)}}
+    assert set(some) == applies - {None} and some == sorted(some, key=lambda s: s.M_bytes)
+
+
+def test_a_range_in_the_command(iosim, ask):
+    args = ["tune", "--N", 2048, "--d", 64, "--curve"]
+    every = [{name: cell for name, cell in row.items() if name != "more_tiles"} for row in ask(*args)["curve"]]
+    some = ask(*args, "--M", "10KB:100KB")  # of schedules that have no more tiles than Br and Bc
+    inside = [row for row in every if 10 * 1024 <= row["M_bytes"] <= 100 * 1024]
+    assert some["curve"][1:] == inside and len(inside) > 45
+    assert some["curve"][0] == every[every.index(inside[0]) - 1], "what applies at 10 KB"
+    text = iosim(*args, "--M", "10KB:100KB").stdout
+    assert "for M from 10240 B (10 KiB) to 102400 B (100 KiB): " in text
+    assert all(f" {row['total']} " in text for row in some["curve"]), "a range is shown whole"
+    ends = [*(row["M_bytes"] - 1 for row in inside), 100 * 1024]
+    ratios = [row["total"] / floor(Attention(2048, 64), M).words for row, M in zip(some["curve"], ends, strict=True)]
+    assert f"at most {max(ratios):.3f} times the floor for M from 10240 B" in some["answer"]
+
+
+def test_without_a_range_some_rows_are_shown(iosim, ask):
+    args = ["tune", "--N", 2048, "--d", 64, "--curve"]
+    every, text = ask(*args)["curve"], iosim(*args).stdout
+    table = text[text.index("from M ") : text.index("\npublished")].splitlines()[2:]
+    *rows, said, _ = table if table[-1] == "" else [*table, ""]
+    bytes_of = [int(row.split(" B ")[0]) for row in rows]
+    chosen = [row for row in every if row["M_bytes"] in bytes_of]
+    assert len(rows) == len(chosen) < 40 < len(every) and chosen[-1] == every[-1]
+    assert f"{len(rows)} of {len(every)} breakpoints" in said and "--all" in said and "16KB:1MB" in said
+    large = [row for row in every if row["M_bytes"] >= 64 * 2]
+    expected = [large[0]]
+    for row in large[1:-1]:
+        if row["total_bytes"] <= 0.8 * expected[-1]["total_bytes"]:
+            expected.append(row)
+    assert chosen == [*expected, every[-1]]
+    whole = iosim(*args, "--all").stdout
+    assert whole.count("\n") - text.count("\n") == len(every) - len(rows) - 1 and "of a range" not in whole
+
+
+@pytest.mark.parametrize("args, said", [
+    (("--curve", "--M", "100KB"), "a range as 16KB:1MB; without --curve for one M"),
+    (("--curve", "--M", "16KB:64KB:x2"), "a range as 16KB:1MB; leave out the step"),
+    (("--curve", "--M", "64KB:16KB"), "a stop that is not below the start"),
+    (("--curve", "--M", "16KB:1XB"), "bytes as 102400"),
+    (("--M", "16KB:64KB"), "a step, as in 16KB:256KB:x2; or --curve for every M of the range"),
+    (("--curve", "--M", "16KB:1MB", "--hardware", "h100"), "nothing with --curve"),
+], ids=str)  # fmt: skip
+def test_ranges_that_are_none(iosim, args, said):
+    result = iosim("tune", "--N", 64, "--d", 8, *args)
+    assert result.exit_code == 2 and said in result.stderr and not result.stdout
+
+
+def test_a_good_range_is_no_fault_beside_another(iosim):
+    message = iosim("tune", "--N", 64, "--d", "x", "--curve", "--M", "16KB:1MB").stderr
+    assert message.startswith("Error: --d: found 'x'") and "--M" not in message
