@@ -16,6 +16,7 @@ _WHERE = {
     "sweep": "sweeps.frame",
     "tune": "tuning.least",
     "curve": "tuning.least",
+    "least_M": "tuning.inverse",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossover",
     "fastest": "studies.fastest",
@@ -35,6 +36,8 @@ _WHERE = {
     "Explained": "kernels.explain",
     "Best": "tuning.best",
     "Curve": "tuning.every_M",
+    "AtMost": "tuning.inverse",
+    "WithinFloor": "tuning.inverse",
     "Bounds": "tuning.proven",
     "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
@@ -106,6 +109,9 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .tuning.best import Best as Best
     from .tuning.crossover import crossover as crossover
     from .tuning.every_M import Curve as Curve
+    from .tuning.inverse import AtMost as AtMost
+    from .tuning.inverse import WithinFloor as WithinFloor
+    from .tuning.inverse import least_M as least_M
     from .tuning.least import curve as curve
     from .tuning.least import tune as tune
     from .tuning.proven import Bounds as Bounds

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import InputError, suggestion
-from .units import LARGEST_COUNT, dtype_bytes, parse_axis, parse_bytes, parse_count, parse_registers
+from .units import LARGEST_COUNT, dtype_bytes, parse_axis, parse_bytes, parse_count, parse_factor, parse_registers
 
 if TYPE_CHECKING:
     from .answer import Type
@@ -90,6 +90,11 @@ def read_size(value: str | int, option: str) -> int:
     return parse_bytes(value, 2, option)
 
 
+def read_factor(value: str | int, option: str) -> float:
+    """The factor from 1 on that a text stands for."""
+    return float(parse_factor(value, option))
+
+
 def read_registers(value: str | int, option: str) -> int:
     """The bytes of a number of registers."""
     return parse_registers(value, option)
@@ -119,7 +124,7 @@ REGISTERS = Kind(read_registers, "integer", ranges=True)
 TYPE, SCALES, HEADS_SHARE = Kind(read_type), Kind(read_scales), Kind(one_of(*GQA))
 TEXT, LISTS = Kind(as_given), Kind(as_given, between=";")
 MASK = LISTS  # masks are parsed above this file
-CHANCE = Kind(as_given, "number")
+CHANCE, FACTOR = Kind(as_given, "number"), Kind(read_factor, "number")
 FLAG = Kind(as_given, "boolean")
 
 # ---------------------------------------------------------------- rows

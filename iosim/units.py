@@ -3,10 +3,16 @@
 K, KB and KiB are all 1024, in upper or lower case; M and G are its powers.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from .errors import InputError, did_you_mean, suggestion
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 TYPE_HINTS = {
@@ -75,6 +81,19 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     if not 1 <= size <= LARGEST_BYTES:
         raise InputError(where, text, f"from 1 to {LARGEST_BYTES} bytes")
     return size
+
+
+def parse_factor(text: str | float, where: str) -> Fraction:
+    """The factor from 1 on that a text or a number gives, exactly as its decimals say."""
+    from fractions import Fraction
+
+    try:
+        factor = Fraction(str(text))
+    except (ValueError, ZeroDivisionError):
+        factor = Fraction(0)
+    if factor < 1:
+        raise InputError(where, text, "a number from 1, as 1.2")
+    return factor
 
 
 def parse_range(text: str | int, word_bytes: int, where: str = "--M") -> tuple[int, int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..counting.given import Asked, Choice, names_of
 from ..errors import InputError, suggestion
-from ..options import ANSWER
+from ..options import ANSWER, flag_of
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
 from .options import (
@@ -15,6 +15,7 @@ from .options import (
     SIZES_OR_RANGE,
     chip_options,
     flag_option,
+    gathered,
     memory_with,
     multiple_option,
     outputs,
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..core.problem import Attention
+    from ..counting.given import Fields
 
-WAYS = ("traffic", "time")
+WAYS, GOALS = ("traffic", "time"), ("at_most", "x_floor")
 INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
@@ -41,9 +43,27 @@ LEAST_BLOCKS = (
     "tenth of the words are ignored."
 )
 EVERY = "Show every row: also of schedules that another one dominates, and with --curve every M."
+AT_MOST = "Find the least M at which at most so many bytes move over all heads, as 64MiB, and what is proven below it."
+X_FLOOR = "Find the M at which the least traffic is within this factor of the floor, as 1.2."
 
 
-@named_command("tune", needs=(N, D, Need("M", ("hardware", "curve"))), instead=INSTEAD, axes=PLACES)
+class Way(NamedTuple):
+    """How the traffic is searched: at one M, at every M of a `curve`, or backwards, for the M of a goal."""
+
+    least_blocks: str | None
+    by: str | None
+    curve: bool
+    at_most: str | None
+    x_floor: str | None
+    every: bool
+
+    @property
+    def goals(self) -> Fields:
+        """The goals that are given."""
+        return {name: goal for name in GOALS if (goal := getattr(self, name)) is not None}
+
+
+@named_command("tune", needs=(N, D, Need("M", ("hardware", "curve", *GOALS))), instead=INSTEAD, axes=PLACES)
 @problem_options
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
 @schedule_option()
@@ -57,13 +77,16 @@ EVERY = "Show every row: also of schedules that another one dominates, and with 
     "of least traffic. time needs --hardware h100, h200, a file of iosim calibrate, or several of these.",
 )
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
-@flag_option(
-    "--all", "Show every row: of schedules that another one dominates too, and with --curve every M.", ANSWER, "every"
-)
+@own_option("at_most", AT_MOST)
+@own_option("x_floor", X_FLOOR)
+@flag_option("--all", EVERY, ANSWER, "every")
 @outputs
+@gathered(way=Way)
 @problem_asked
-def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool, every: bool, output: Output) -> None:
+def command(asked: Asked, way: Way, output: Output) -> None:
     """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
+
+    With --at-most or --x-floor the answer is an M. --hardware is then a GPU whose SRAM is compared with that M.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
@@ -71,21 +94,36 @@ def command(asked: Asked, least_blocks: str | None, by: str | None, curve: bool,
     from ..units import parse_count
 
     fields, choice, multiple = asked.fields, asked.choice, asked.choice.multiple
-    blocks = 1 if least_blocks is None else parse_count(least_blocks, "--least-blocks")
-    if by not in (None, *WAYS):
-        raise InputError("--by", by, " or ".join(WAYS), suggestion(str(by), WAYS))
-    if by == "time":
-        check_time({"--M": choice.M, "--least-blocks": least_blocks, "--curve": curve or None})
+    blocks = 1 if way.least_blocks is None else parse_count(way.least_blocks, "--least-blocks")
+    if way.by not in (None, *WAYS):
+        raise InputError("--by", way.by, " or ".join(WAYS), suggestion(str(way.by), WAYS))
+    if way.by == "time":
+        goals = {flag_of(name): goal for name, goal in way.goals.items()}
+        check_time({"--M": choice.M, "--least-blocks": way.least_blocks, "--curve": way.curve or None, **goals})
         show_fastest(asked.problem, choice, multiple, output)
         return
     fields |= {"schedules": choice.schedules, "tile_multiple": multiple, "least_blocks": blocks}
-    if curve:
+    if way.goals:
+        show_least_M(way, choice, fields, output)
+        return
+    if way.curve:
         check_curve({"--hardware": choice.hardware})
-        answer_all([({}, replace(tune.curve(M=choice.M, **fields), every=every))], output)
+        answer_all([({}, replace(tune.curve(M=choice.M, **fields), every=way.every))], output)
         return
     check_step(choice.M)
     found = ((label, tune.tune(M=one_size(size), **fields)) for label, size in asked.places)
-    answer_all([(label, replace(best, every=every)) for label, best in found], output)
+    answer_all([(label, replace(best, every=way.every)) for label, best in found], output)
+
+
+def show_least_M(way: Way, choice: Choice, fields: Fields, output: Output) -> None:
+    """Write the least M for a goal, beside the SRAM of each GPU that is named."""
+    from ..tuning.inverse import check_goal, least_M
+
+    check_goal(list(way.goals), {"--M": choice.M, "--curve": way.curve or None})
+    names = names_of(choice.hardware)
+    chips: list[Fields] = [{"hardware": name} for name in names] or [{}]
+    found = [replace(least_M(**chip, **way.goals, **fields), every=way.every) for chip in chips]
+    answer_all([(chip if len(names) > 1 else {}, one) for chip, one in zip(chips, found, strict=True)], output)
 
 
 def one_size(size: str | int | None) -> str | int:

@@ -294,6 +294,10 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
-    """The most words that M bytes hold: those of the narrowest type among Q, K and V, and the accumulators."""
-    narrowest = min(problem.word_bytes, problem.acc_bytes, dtype_bytes(problem.cache_dtype))
-    return (M_bytes + problem.register_bytes) // narrowest
+    """The most words that M bytes hold: those of the narrowest type."""
+    return (M_bytes + problem.register_bytes) // narrowest_bytes(problem)
+
+
+def narrowest_bytes(problem: Attention[Size]) -> int:
+    """The bytes of a word of the narrowest type among Q, K and V, and the accumulators."""
+    return min(problem.word_bytes, problem.acc_bytes, dtype_bytes(problem.cache_dtype))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..counting.sweep_axes import Asking, read_axis, split
 from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
-from ..options import CHANCE, FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
+from ..options import CHANCE, FACTOR, FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
 from ..options import COUNT as COUNTS
 from ..tracing import GRANULARITIES, POLICIES
-from ..units import parse_bytes, parse_count
+from ..units import parse_bytes, parse_count, parse_factor
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import AxisValue
@@ -66,6 +66,11 @@ def sizes(value: AxisValue, where: str) -> Sequence[object] | None:
     return read_axis(value, where, lambda text: parse_bytes(text, 1, where))
 
 
+def factors(value: AxisValue, where: str) -> Sequence[object]:
+    """Factors from 1 on."""
+    return [float(parse_factor(text, where)) for text in split(value)]
+
+
 def probabilities(value: AxisValue, where: str) -> Sequence[object]:
     """Probabilities of dropout."""
     found = [parse_dropout(text, "0") for text in split(value)]
@@ -95,6 +100,18 @@ ROWS = (
     ),
     Own(
         Option("curve", FLAG, "show every M at which the answer changes.", False), ("tune", "cache"), flag, decides=True
+    ),
+    Own(
+        Option("at_most", SIZE, "the least M at which at most so many bytes move.", metavar="SIZE"),
+        ("tune",),
+        sizes,
+        decides=True,
+    ),
+    Own(
+        Option("x_floor", FACTOR, "the M at which the least is within a factor of the floor.", metavar="FACTOR"),
+        ("tune",),
+        factors,
+        decides=True,
     ),
     Own(Option("granularity", TEXT, "line (default), word or tile.", "line"), ("cache",), one_of(*GRANULARITIES)),
     Own(Option("line", SIZE, "bytes of a line (default: 64).", metavar="SIZE"), ("cache",), sizes),

@@ -54,6 +54,7 @@ class Point(NamedTuple):
 
 def rows_of_tune(p: Point) -> Rows:
     from ..tuning import least
+    from ..tuning.inverse import GOALS, check_goal, least_M
 
     own = {**p.own}
     by, curve = own.pop("by", None), own.pop("curve", False)
@@ -62,6 +63,9 @@ def rows_of_tune(p: Point) -> Rows:
             raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
         return rows_of_fastest(p)
     searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
+    if {*own} & {*GOALS}:
+        check_goal([name for name in GOALS if name in own], {"--M": p.M_bytes, "--curve": curve or None})
+        return least_M(**searched).to_rows()
     if not curve:
         return least.tune(M=p.M_bytes, **searched).to_rows()
     if p.M_bytes is not None:
@@ -121,8 +125,9 @@ def columns_of_tune() -> Columns[Never]:
     from ..studies.fastest import TILES
     from ..tuning.best import ENTRY, OF_RESULT
     from ..tuning.every_M import OF_SCHEDULE, STEP
+    from ..tuning.inverse import REACHED, STRETCH
 
-    return (*TILES, *ENTRY, *OF_RESULT, *STEP, *OF_SCHEDULE)
+    return (*TILES, *ENTRY, *OF_RESULT, *STEP, *REACHED, *STRETCH, *OF_SCHEDULE)
 
 
 def columns_of_cache() -> Columns[Never]:

@@ -224,12 +224,12 @@ def dominated(costs: Mapping[str, float], chosen: Mapping[str, Collection[str]])
     return found
 
 
-def lines_on_dominated(names: Mapping[str, str]) -> list[str]:
-    """The line on the schedules that a table leaves out."""
+def lines_on_dominated(names: Mapping[str, str], verb: str = "move no less than") -> list[str]:
+    """The line on the schedules that a table leaves out. `verb` says how they compare with the others."""
     if not names:
         return []
     others = " or ".join(dict.fromkeys(names.values()))
-    return [f"left out: {', '.join(names)} ({len(names)} that move no less than {others}); --all shows them"]
+    return [f"left out: {', '.join(names)} ({len(names)} that {verb} {others}); --all shows them"]
 
 
 def winner_line(best: Best) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
@@ -20,11 +19,11 @@ from ..counting.sentence import comparison, distance_to_floor
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import find_all
-from ..units import binary, format_bytes, parse_axis, parse_bytes, parse_count
+from ..units import parse_axis, parse_bytes, parse_count
 from .every_M import answer_lines
 from .least import curve_of
 from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
-from .stretches import where_true
+from .stretches import where_true, where_true_in_M
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 EVERY_N = "1:4096:+1"
 SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
-KIB = 1024
 
 
 def crossover(
@@ -255,36 +253,7 @@ def about_one(found: OverM, multiple: int) -> str:
 
 def where_in_M(found: OverM) -> str:
     """The predicate that says at which M the statement of a question is true, with its full stop."""
-    if not found.stretches:
-        return "at no M."
-    whole = found.stretches[0].whole
-    size, last = size_of(found.problem, whole.first), found.end_of(whole)
-    if last is None:
-        first = f"at M = {size} and at every larger M"
-    else:
-        first = f"at M = {size} alone" if last == whole.first else f"from M = {size} to {format_bytes(last)}"
-    alone = ", but at no smaller one" if last is None else ", and at no other M"
-    return where_true(first, alone, found.stretches, partial(brief_in_M, found), gap_in_M)
-
-
-def brief_in_M(found: OverM, one: Interval) -> str:
-    """An interval of M in a few words."""
-    first, last = format_bytes(one.first), found.end_of(one)
-    if last is None:
-        return f"from {first} on"
-    return f"at {first}" if last == one.first else f"from {first} to {format_bytes(last)}"
-
-
-def gap_in_M(one: Interval) -> str:
-    """A gap by its size: `4 B from 1544 B`."""
-    return f"{binary(one.last - one.first + 1)} from {format_bytes(one.first)}"
-
-
-def size_of(p: Attention, M_bytes: int) -> str:
-    """An M in bytes, words and units of d^2 words: `8640 B (8.44 KiB, 4320 fp16 words, 1.05 d^2)`."""
-    words = M_bytes // p.word_bytes
-    also = [binary(M_bytes)] if M_bytes >= KIB else []
-    return f"{M_bytes} B ({', '.join([*also, f'{words} {p.dtype} words', f'{words / p.d**2:.3g} d^2'])})"
+    return where_true_in_M(found.problem, found.stretches, found.most) if found.stretches else "at no M."
 
 
 def least_of(p: Attention, side: Side, M_bytes: int, multiple: int) -> Result | None:

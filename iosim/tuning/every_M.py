@@ -113,7 +113,7 @@ class Curve(Answer):
         range_of_M = f" for M {between(*self.within)}" if self.within else ""
         some = self.some()
         return [
-            f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
+            problem_line(p),
             f"least traffic{blocks} over {names}{range_of_M}: {numbered(len(self.steps), 'breakpoint')}",
             *([left_out] if self.left_out else []),
             "",
@@ -218,6 +218,11 @@ def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: C
         "ratio_to_least": r.total_bytes / best if best else None,
         "source": tiles.source,
     }
+
+
+def problem_line(p: Attention) -> str:
+    """The line on a problem without an M."""
+    return f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
 
 
 def between(first: int, last: int) -> str:

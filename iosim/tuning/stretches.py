@@ -7,11 +7,18 @@ that they part. So a sentence can say `at every M from 1030 B on except for 4 B 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from math import log2
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..answer import numbered
 from ..counting.sentence import joined
+from ..units import binary, format_bytes
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+
+KIB = 1024
 
 SHORT = 4  # a gap is at most 1 / SHORT as long as each of the two intervals that it parts
 MOST_GAPS, MOST_OTHERS = 3, 2  # that a sentence names
@@ -115,3 +122,36 @@ def places_of(others: Sequence[Stretch], brief: Text) -> str:
     ]
     shorter = len(others) - len(shown)
     return joined([*shown, *([f"in {shorter} shorter stretch{'es' * (shorter != 1)}"] if shorter else [])])
+
+
+def where_true_in_M(p: Attention, found: Sequence[Stretch], most: int) -> str:
+    """The predicate on the M in bytes at which a statement about a problem is true. Nothing changes beyond `most`."""
+    whole = found[0].whole
+    size, alone = size_of(p, whole.first), ", and at no other M"
+    if whole.last == most:
+        first, alone = f"at M = {size} and at every larger M", ", but at no smaller one"
+    elif whole.last == whole.first:
+        first = f"at M = {size} alone"
+    else:
+        first = f"from M = {size} to {format_bytes(whole.last)}"
+    return where_true(first, alone, found, partial(brief_in_M, most), gap_in_M)
+
+
+def size_of(p: Attention, M_bytes: int) -> str:
+    """An M in bytes, words and units of d^2 words: `8640 B (8.44 KiB, 4320 fp16 words, 1.05 d^2)`."""
+    words = M_bytes // p.word_bytes
+    also = [binary(M_bytes)] if M_bytes >= KIB else []
+    return f"{M_bytes} B ({', '.join([*also, f'{words} {p.dtype} words', f'{words / p.d**2:.3g} d^2'])})"
+
+
+def brief_in_M(most: int, one: Interval) -> str:
+    """An interval of M in a few words."""
+    first = format_bytes(one.first)
+    if one.last == most:
+        return f"from {first} on"
+    return f"at {first}" if one.last == one.first else f"from {first} to {format_bytes(one.last)}"
+
+
+def gap_in_M(one: Interval) -> str:
+    """A gap by its size: `4 B from 1544 B`."""
+    return f"{binary(one.last - one.first + 1)} from {format_bytes(one.first)}"

@@ -34,7 +34,7 @@ SECTIONS = {
     "Counting": {"counting/count.py": ["count"], "sweeps/frame.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"],
-        "tuning/crossover.py": ["crossover"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
+        "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
         "studies/memory.py": ["memory"], "masks/picture.py": ["mask"], "studies/numeric_check.py": ["check"],
         "tracing/events.py": ["trace"], "tracing/cache_answer.py": ["cache"], "pictures/picture.py": ["plot"],
     },

@@ -56,6 +56,8 @@ POOLS = {
     "--tile-multiple": (["1", "2", "16"], fuzz.BAD_NUMBERS),
     "--by": (["schedule", "traffic"], ["", "nothing,", "speed"]),
     "--least-blocks": (["1", "4"], fuzz.BAD_NUMBERS),
+    "--at-most": (["64MiB", "1000", "8el"], fuzz.BAD_SIZES),
+    "--x-floor": (["1.2", "1", "7/5", "1e3"], ["0.9", "x", "nan", "-1", "1/0"]),
     "--combination": (["standard", "flash1", "flash2"], fuzz.BAD_SCHEDULES),
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
@@ -235,7 +237,7 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
     ):
         for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
             line = list(GOOD[name])
-            for other in (option, *(["--M"] if option == "--hardware" else [])):
+            for other in (option, *(["--M"] if option in ("--hardware", "--at-most", "--x-floor") else [])):
                 if other in line:
                     del line[line.index(other) : line.index(other) + 2]
             result = fuzz.run([name, *line, option, value])

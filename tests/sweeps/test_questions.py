@@ -28,6 +28,8 @@ AXES = {
 OTHERS = [  # of the same commands, with other options
     ("tune", {"--N": (32,), "--d": (64, 16), "--M": ("4KB", "64KB", "16B")}),
     ("tune", {"--N": (32, 64), "--d": (8,), "--curve": (True,)}),
+    ("tune", {"--N": (32, 64), "--d": (8,), "--at-most": ("8192", "65536")}),
+    ("tune", {"--N": (32,), "--d": (8, 16), "--x-floor": (1.5, 2.0)}),
     ("tune", {"--N": (32,), "--d": (16,), "--hardware": ("h100",), "--by": ("time", "traffic")}),
     ("cache", {"--N": (32,), "--d": (8,), "--M": ("2KB",), "--granularity": ("word", "tile", "line"), "--tiles": ("8x8",)}),
     ("cache", {"--N": (32, 64), "--d": (8,), "--policy": ("lru",), "--curve": (True,), "--tiles": ("8x8",)}),
@@ -35,7 +37,7 @@ OTHERS = [  # of the same commands, with other options
     ("roofline", {"--N": (32,), "--d": (8,), "--schedule": ("standard",), "--elementwise": (0, 2), "--hardware": ("t4",)}),
 ]  # fmt: skip
 ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
-         "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--granularity", "--line", "--policy",
+         "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--at-most", "--x-floor", "--granularity", "--line", "--policy",
          "--tensors", "--seed", "--dropout", "--decode", "--tiles")  # fmt: skip
 SCHEDULES = ("--schedule", "flash1,flash2")
 
