@@ -237,7 +237,8 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
     ):
         for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
             line = list(GOOD[name])
-            for other in (option, *(["--M"] if option in ("--hardware", "--at-most", "--x-floor") else [])):
+            goal = name == "tune" and option in ("--at-most", "--x-floor")
+            for other in (option, *(["--M"] if goal or option == "--hardware" else [])):
                 if other in line:
                     del line[line.index(other) : line.index(other) + 2]
             result = fuzz.run([name, *line, option, value])
