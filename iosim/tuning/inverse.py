@@ -9,7 +9,7 @@ stretches of M.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf
@@ -240,7 +240,7 @@ class AtMost(LeastM):
         if step is not None:
             return {**self.row(step), "ratio_to_least_M": step.M_bytes / (self.M_bytes or 1)}
         never = dict.fromkeys(("M_bytes", "M_words", "floor_words", "ratio_to_floor", "ratio_to_least_M"))
-        return {**self.row(self.curve.own[name][-1]), **never, "from_M": "never"}
+        return {**self.row(self.curve.own[name][-1]), **never, "from_M": "never", "chosen": None}
 
     def table(self) -> Table:
         return Table([*REACHED, *filled(self.rows)], self.rows)
@@ -445,6 +445,8 @@ class WithinFloor(LeastM):
 # ---------------------------------------------------------------- columns
 
 SEEN = {column.name: column for column in (*STEP, *OF_SCHEDULE)}
+MOVED = (replace(SEEN["total"], spare=1), replace(SEEN["total_bytes"], spare=0))
+OVER_FLOOR = (SEEN["floor_words"], SEEN["ratio_to_floor"])
 REACHED: Columns[Row] = (
     SEEN["schedule"],
     SEEN["Br"],
@@ -453,11 +455,9 @@ REACHED: Columns[Row] = (
     Column("from_M", None, "least M"),
     SEEN["M_bytes"],
     SEEN["M_words"],
-    Column("ratio_to_least_M", "number", "x least M", ".3f", 3),
-    SEEN["total"],
-    SEEN["total_bytes"],
-    SEEN["floor_words"],
-    SEEN["ratio_to_floor"],
+    Column("ratio_to_least_M", "number", "x least M", ".3f", 2),
+    *MOVED,
+    *OVER_FLOOR,
     Column("dominated_by", "string"),
 )
 STRETCH: Columns[Row] = (
@@ -466,8 +466,9 @@ STRETCH: Columns[Row] = (
     Column("from_M_bytes"),
     Column("to_M_bytes"),
     Column("gaps", heading="gaps"),
-    *(SEEN[name] for name in ("schedule", "Br", "Bc", "chosen", "total", "total_bytes")),
-    *(SEEN[name] for name in ("floor_words", "ratio_to_floor")),
+    *(SEEN[name] for name in ("schedule", "Br", "Bc", "chosen")),
+    *MOVED,
+    *OVER_FLOOR,
 )
 
 

@@ -59,6 +59,10 @@ EXAMPLES = {
         f"{SIZES} --M 4KB,8KB",
         f"{SIZES} --M 4KB --stages 2 --mask causal --least-blocks 2",
     ],
+    "tune --curve": [SIZES, f"{SIZES} --M 1KB:4KB", f"{SIZES} --schedule split-kv --least-blocks 2"],
+    "tune --at-most": [f"16KB {SIZES}", f"1KB {SIZES}", f"4KB {SIZES} --hardware t4", f"8KB {SIZES} --schedule split-kv,small-cache",
+                       f"5KB {SIZES} --schedule linear"],
+    "tune --x-floor": [f"2 {SIZES}", f"1.5 {SIZES} --hardware t4", f"1.01 {SIZES} --schedule standard-tiled"],
     "check": [
         "--N 8 --d 4 --tiles 4x4",
         "--N 16 --d 4 --tiles 4x4 --schedule flash2 --dtype bf16 --lse",
@@ -106,6 +110,9 @@ OTHERS = {
     ],
     "bounds": ["--N 4096 --d 128 --M 100KB --heads 2 --mask window:64"],
     "tune": ["--N 128 --d 16 --hardware t4 --schedule flash1,flash2"],
+    "tune --curve": ["--N 100 --d 16 --causal --least-blocks 3"],
+    "tune --at-most": ["64KB --N 100 --d 16 --causal"],
+    "tune --x-floor": ["1.25 --N 100 --d 16 --heads 2"],
     "check": ["--N 12 --d 4 --mask causal --schedule flash1"],
     "mask": ["'global:3' --N 33 --tiles 8x4"],
     "hardware": ["a100-40gb"],
@@ -156,7 +163,7 @@ def invoked(*args):
 
 @cache
 def run(command, line, form):
-    result = invoked(command, *shlex.split(line), form)
+    result = invoked(*command.split(), *shlex.split(line), form)
     assert result.exit_code in (0, 1) and result.stdout, (command, line, result.output)
     return result.stdout
 
@@ -172,7 +179,7 @@ def types(command, line):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writing, "table_of", lambda parts, own=writing.table_of: seen.append(own(parts)) or seen[0])
-        invoked(command, *shlex.split(line), "--csv")
+        invoked(*command.split(), *shlex.split(line), "--csv")
     return seen[0].types()
 
 
@@ -276,8 +283,8 @@ def schema():
             found |= {name: kept[name] for name in (f"{command}.json", f"{command}.csv")}
             continue
         answers = [json.loads(run(command, line, "--json")) for line in lines]
-        found[f"{command}.json"] = finished(reduce(both, map(shape, answers)))
-        found[f"{command}.csv"] = of_rows(command, lines)
+        found[f"{name_of(command)}.json"] = finished(reduce(both, map(shape, answers)))
+        found[f"{name_of(command)}.csv"] = of_rows(command, lines)
     for command, lines in ROWS.items():
         found[f"{command}.csv"] = of_rows(command, lines)
     found["trace.json"] = finished(reduce(both, (shape(json.loads(run("trace", line, "--json"))) for line in TRACES)))
@@ -328,6 +335,11 @@ def shared(found):
 SHORT = 250  # characters of an object that is written where it stands
 
 
+def name_of(command):
+    """The name of a command's answers: those of `tune --curve` are `tune-curve`."""
+    return command.replace(" --", "-")
+
+
 def lacks(command):
     """Whether a command cannot answer here."""
     return command in NEEDS and not find_spec(NEEDS[command])
@@ -369,7 +381,8 @@ def page():
 
 
 def test_every_command_has_a_schema_or_says_why_not():
-    assert sorted([*EXAMPLES, *ROWS, *WITHOUT]) == sorted(COMMANDS) and [*OTHERS, *OTHER_ROWS] == [*EXAMPLES, *ROWS]
+    commands = {name.split()[0] for name in (*EXAMPLES, *ROWS, *WITHOUT)}
+    assert commands == {*COMMANDS} and [*OTHERS, *OTHER_ROWS] == [*EXAMPLES, *ROWS]
 
 
 @pytest.mark.long
@@ -385,7 +398,7 @@ def test_answers_have_the_shape_that_the_page_says(command, page):
     if lacks(command):
         pytest.skip(f"{NEEDS[command]} is not installed")
     Draft202012Validator.check_schema(page)
-    forms = (f"#/$defs/{command}.{form}" for form in ("json", "csv"))
+    forms = (f"#/$defs/{name_of(command)}.{form}" for form in ("json", "csv"))
     of_json, of_csv = (Draft202012Validator({**page, "$ref": form}) for form in forms)
     for line in [*EXAMPLES[command][:1], *OTHERS[command]]:
         answer, rows = json.loads(run(command, line, "--json")), rows_of(command, line)
