@@ -446,6 +446,7 @@ class WithinFloor(LeastM):
 
 SEEN = {column.name: column for column in (*STEP, *OF_SCHEDULE)}
 MOVED = (replace(SEEN["total"], spare=1), replace(SEEN["total_bytes"], spare=0))
+DOMINATED: Column[Row] = Column("dominated_by", "string")
 OVER_FLOOR = (SEEN["floor_words"], SEEN["ratio_to_floor"])
 REACHED: Columns[Row] = (
     SEEN["schedule"],
@@ -458,7 +459,7 @@ REACHED: Columns[Row] = (
     Column("ratio_to_least_M", "number", "x least M", ".3f", 2),
     *MOVED,
     *OVER_FLOOR,
-    Column("dominated_by", "string"),
+    DOMINATED,
 )
 STRETCH: Columns[Row] = (
     SEEN["from_M"],

@@ -318,6 +318,18 @@ def test_a_range_in_the_command(iosim, ask):
     assert f"at most {max(ratios):.3f} times the floor for M from 10240 B" in some["answer"]
 
 
+def test_the_gap_of_a_range_is_that_of_its_last_byte():
+    first = trace_curve(100, 8, schedules="flash2").steps[3]
+    end = first.M_bytes + 9
+    found = trace_curve(100, 8, f"{first.M_bytes + 3}:{end}", schedules="flash2")
+    assert found.steps == [first]
+    ratio = first.total / floor(Attention(100, 8), end).words
+    assert found.answer == (
+        f"The least traffic is at most {ratio:.3f} times the floor for M from {first.M_bytes + 3} B to {end} B "
+        f"(flash2 at M = {end} B = {end // 2 / 64:.3g} d^2 words)."
+    )
+
+
 def test_without_a_range_some_rows_are_shown(iosim, ask):
     args = ["tune", "--N", 2048, "--d", 64, "--curve"]
     every, text = ask(*args)["curve"], iosim(*args).stdout

@@ -24,6 +24,7 @@ PROBLEMS = [  # N, d, and other options
     (20, 4, {"kv_dtype": "fp8", "schedules": "flash2", "mask": "window:5"}),
     (12, 4, {"register_bytes": 64, "schedules": "flash2,flash1", "acc_dtype": "fp32"}),
     (16, 4, {"schedules": "flash1-bwd,flash2-bwd"}),
+    (20, 4, {"schedules": "standard-tiled"}),
     (3, 4, {"Nk": 50, "least_blocks": 6, "schedules": "split-kv,flash2"}),
 ]
 ids = str
@@ -82,8 +83,8 @@ def test_floors_fall_with_M(seed):
     assert words == sorted(words, reverse=True)
 
 
-@pytest.mark.parametrize("factor", ["1", "1.05", "1.3", "2", "3.125"])
-@pytest.mark.parametrize("N, d, options", [PROBLEMS[k] for k in (0, 1, 2, 5)], ids=ids)
+@pytest.mark.parametrize("factor", ["1", "1.05", "1.3", "2", "3.125", "5"])
+@pytest.mark.parametrize("N, d, options", [PROBLEMS[k] for k in (0, 1, 2, 5, 7)], ids=ids)
 def test_the_M_within_a_factor_are_those_of_every_M(N, d, options, factor):
     p, steps = problem_of(N, d, options), package.curve(N, d, **options).steps
     found = least_M(N, d, x_floor=factor, **options)
@@ -98,6 +99,16 @@ def test_the_M_within_a_factor_are_those_of_every_M(N, d, options, factor):
     failing = max({*range(1, last)} - {*within})
     assert found.always_from == (None if failing == last - 1 else failing + 1)
     assert found.to_dict()["first_M_bytes"] == (within[0] if within else None)
+
+
+def test_a_factor_may_be_reached_at_one_byte_of_M():
+    p = Attention(100, 4)
+    for step in least_M(100, 4, x_floor=2, schedules="flash1").curve.steps[::5]:
+        exact = f"{step.total}/{floor(p, step.M_bytes).words}"
+        found = least_M(100, 4, x_floor=exact, schedules="flash1")
+        assert any(one.first == step.M_bytes for one in found.intervals)
+        if floor(p, step.M_bytes + 2).words < floor(p, step.M_bytes).words:
+            assert any(one.first == step.M_bytes and one.last < step.M_bytes + 2 for one in found.intervals)
 
 
 def test_a_factor_is_taken_exactly_as_its_decimals_say():

@@ -16,6 +16,7 @@ from iosim import SCHEDULES, Attention, count
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import choose_tiling, measure
 from iosim.masks import parse_mask
+from iosim.tuning.best import dominated
 from iosim.tuning.sides import over_M, questions_of_papers, side_of, traffic_against_M
 
 pytestmark = pytest.mark.early
@@ -151,6 +152,14 @@ def test_rows_that_move_no_less_than_the_one_they_add_to_are_left_out(line, ask,
     assert left_out.startswith(f"left out: {', '.join(hidden)} ({len(hidden)} that") and "--all" in left_out
     assert shown_schedules(iosim(*line, "--all").stdout) == ([r["schedule"] for r in results], [])
     assert not any(f"{name} (" in ask(*line)["answer"] for name in hidden), "nobody hears of what is not shown"
+
+
+def test_a_schedule_is_dominated_by_an_equal_one_and_never_by_one_that_does_not_fit():
+    chosen = {"flash2": (), "small-cache": (), "paged": ("page_size",), "split-kv": ()}
+    assert dominated({"flash2": 5, "small-cache": 5, "paged": inf, "split-kv": 9}, chosen) == {
+        "small-cache": "flash2", "paged": "flash2",
+    }  # fmt: skip
+    assert dominated({"flash2": inf, "small-cache": inf}, chosen) == dominated({"small-cache": 5}, chosen) == {}
 
 
 def test_at_100_kib_the_table_is_short(ask):
