@@ -185,6 +185,7 @@ def longest(unit: str) -> Columns[OverM | OverN]:
     )
 
 
+OF_LONGEST = {column.name for unit in ("M_bytes", "N") for column in longest(unit)}
 LABEL: Column[OverM | OverN] = Column("question", "string", of=lambda found: found.question.label)
 SHAPE = (of_problem("d"), of_problem("dtype", 4), of_problem("acc_dtype", 1))
 MOVED: Columns[OverM | OverN] = (Column("below_bytes", spare=6), Column("above_bytes", spare=5))
@@ -211,12 +212,14 @@ OVER_N: Columns[OverN] = (
 
 
 def table_of(found: Sequence[One], columns: Columns[One], first: Sequence[str] = ()) -> Table:
-    """A row for each answer. `first` are columns that stand before all others."""
+    """A row for each answer. `first` are columns that stand before all others. In CSV those of the longest stretch come
+    last."""
     unusual: dict[str, None] = dict.fromkeys(name for one in found for name in unusual_options(one.problem))
     known: list[Column[One]] = [Column("hardware", "string"), *columns, *map(as_text, unusual)]
     names = dict.fromkeys([*first, *(column.name for column in columns), *unusual])
     shown = [replace(column, heading=column.heading or column.name) for column in in_order(known, names)]
-    return Table(shown, found)
+    in_csv = sorted(names, key=lambda name: name in OF_LONGEST)
+    return Table(in_order(known, in_csv), found, shown=shown)
 
 
 def unusual_options(p: Attention) -> list[str]:
