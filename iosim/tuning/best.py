@@ -101,7 +101,7 @@ class Best(Answer):
         none_fits = ["needs_M_bytes", "most_blocks"] * (self.least_blocks > 1)
         chosen = ["options"] * any(result.options for result in tried)
         more = more_columns(self.problem, [result.more_tiles for result in tried])
-        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", *none_fits, *chosen, *more, "dominated_by")
+        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", "dominated_by", *none_fits, *chosen, *more)
         return Table(in_order(known, names), entries)
 
     def of_search(self) -> list[Entry]:
