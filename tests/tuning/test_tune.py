@@ -183,9 +183,9 @@ def test_csv_and_text(iosim):
         *COLUMNS,
         "ratio_to_winner",
         "blocks",
+        "dominated_by",
         "options",
         "more_tiles",
-        "dominated_by",
     ]
     assert {r["role"] for r in rows} == {"best", "published"} and rows[0]["total"] == "90177536"
     text = iosim(*BASE, "--M", "100KB").stdout
