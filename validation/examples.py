@@ -82,7 +82,9 @@ def examples() -> Iterator[Case]:
             yield from two_of(schedule)
     for name in ("split-kv", "paged"):
         yield Case(name, "16x64", {**DECODE, **FP16})
-    yield Case("flash2", "20x12", {**RAGGED, **FP32, "kv_dtype": "fp8", "kv_scales": "16"}, "window:50")
+    yield Case(
+        "flash2", "20x12", {**RAGGED, **FP32, "kv_dtype": "fp8", "kv_scales": "16", "visit_all": True}, "window:50"
+    )
     caches = {"flash1": [LATENT], "flash2": [LATENT_FP8], "split-kv": [DECODE_FP8],
               "paged-split-kv": [LATENT_FP8, DECODE_FP8]}  # fmt: skip
     for name, sizes in ((name, sizes) for name, each in caches.items() for sizes in each):
@@ -98,13 +100,14 @@ def examples() -> Iterator[Case]:
 def two_of(schedule: Schedule) -> Iterator[Case]:
     """The example with ragged tiles, and the one with whole tiles."""
     whole = {"dropout": Dropout(0.1, 7)} if schedule.drops else {}
-    mask = "causal" if schedule.skips else "dense"
+    both = {"visit_all": True} if schedule.reads("visit_all") else {}
+    mask = "causal" if schedule.skips and not both else "dense"
     if "ideal" in schedule.rules:
         yield Case(schedule.name, "1x1", {**TOKEN_SIZES, "Nk": 77, **FP32}, "window:50")
         yield Case(schedule.name, "1x1", {**TOKEN_SIZES, **FP16, **whole}, mask)
         return
     heads = {"heads": 4, "kv_heads": 2} if schedule.family == "attention" else {"heads": 2}
-    yield Case(schedule.name, "48x32", {**RAGGED, **heads, **FP32}, "window:50", depth=8)
+    yield Case(schedule.name, "48x32", {**RAGGED, **heads, **FP32, **both}, "window:50", depth=8)
     yield Case(schedule.name, "64x64", {**WHOLE, **FP16, **whole}, mask, depth=16)
 
 

@@ -158,7 +158,8 @@ def family() -> list[Job]:
 
 def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str, mask: str) -> Job:
     rows_q, rows_k = map(int, tiles.split("x"))
-    problem = Attention(N, d, heads=heads, dtype=dtype, acc_dtype=acc, mask=parse_mask(mask))
+    visits = mask != "dense" and find(name).reads("visit_all")
+    problem = Attention(N, d, heads=heads, dtype=dtype, acc_dtype=acc, mask=parse_mask(mask), visit_all=visits)
     return ScheduleJob(name, problem, Tiling(rows_q, rows_k))
 
 

@@ -90,7 +90,8 @@ def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> Non
     if output.as_json:
         emit(tables.to_json(json_of(parts), sys.argv[1:]), output.path)
     elif output.as_csv:
-        emit(tables.to_csv(table_of(parts).to_rows()), output.path)
+        rows = table_of(parts)
+        emit(tables.to_csv(rows.to_rows(), tuple(rows.types())), output.path)
     elif output.on_terminal:
         grid.print_pieces([*above, *pieces_of(parts)])
     else:

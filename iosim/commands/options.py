@@ -305,6 +305,7 @@ def variant_options(function: Function) -> Function:
     return rows(*VARIANT_ROWS)(function)
 
 
+visit_option = rows(OF_EVERY_PROBLEM["visit_all"])
 chip_options = rows(*CHIP)
 json_option = flag_option("--json", "JSON on stdout.", ANSWER, "as_json")
 csv_option = flag_option("--csv", "CSV on stdout.", ANSWER, "as_csv")

@@ -8,7 +8,7 @@ from ..counting.given import Asked
 from ..errors import InputError
 from .answer import Output, answer_all
 from .command import named_command
-from .options import memory_options, outputs, problem_asked, problem_options, tiles_option
+from .options import memory_options, outputs, problem_asked, problem_options, tiles_option, visit_option
 
 
 @named_command("schedules")
@@ -16,6 +16,7 @@ from .options import memory_options, outputs, problem_asked, problem_options, ti
 @problem_options
 @memory_options
 @tiles_option("With a NAME, --N and --d: Br x Bc as 128x64; or paper, best with --M.")
+@visit_option
 @outputs
 @problem_asked
 def command(name: str | None, asked: Asked, output: Output) -> None:

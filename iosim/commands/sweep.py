@@ -167,8 +167,8 @@ def command(
     CONFIG is a TOML file with axes and options by their names; an option of the command line overrides it. --what asks
     another command at each point.
 
-    Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask block-sparse and
-    block-sparse-q too. --schedule names others, which iosim schedules lists; --what tune searches all.
+    Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask with --visit-all
+    block-sparse and block-sparse-q too. --schedule names others, which iosim schedules lists; --what tune searches all.
 
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
@@ -218,11 +218,9 @@ def answer_size(plan: Sweep, asked: str, target: Target) -> None:
 
 def notes_on_masks(plan: Sweep) -> list[str]:
     """Notes on schedules that skip nothing under the masks of a sweep."""
-    from ..core.problem import Attention
     from ..counting.notes import mask_notes
 
-    problems = [(Attention(1, 1, mask=mask), plan.runs(mask)) for mask in plan.masks]
-    return [note for problem, runs in problems for note in mask_notes(problem, (s.name for s, _ in runs))]
+    return [note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))]
 
 
 def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter) -> None:

@@ -17,6 +17,7 @@ from .options import (
     repeated_option,
     text_option,
     tiles_option,
+    visit_option,
 )
 
 
@@ -40,6 +41,7 @@ from .options import (
     "Passes that standard runs as kernels of their own: scale, mask-add, mask-fill, dropout.",
     metavar="NAMES",
 )
+@visit_option
 @outputs
 @problem_asked
 def command(

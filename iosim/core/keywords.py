@@ -22,6 +22,7 @@ class UndroppedOptions(TypedDict, total=False):
     acc_dtype: str | None
     lse: bool
     keep_p: bool
+    visit_all: bool
     count_init: bool
     gqa: str
     register_bytes: int
@@ -51,6 +52,7 @@ class MoreOptions(TypedDict, total=False):
     mask: Mask
     lse: bool
     keep_p: bool
+    visit_all: bool
     count_init: bool
     gqa: str
     register_bytes: int

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from ..errors import ScheduleError
 from . import blame
-from .problem import TENSORS, Attention, Tensor
+from .problem import TENSORS, Attention, Tensor, skips_tiles
 from .shapes import described, product, same, shape_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Machine:
     def run(self, schedule: ScheduleLike | ScheduleText, tiling: Tiling[Size]) -> Self:
         """Run a Schedule, or the function of one, and return this machine. ScheduleError if a block is never freed."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
-        self.p = self.problem.tiled(tiling, getattr(schedule, "skips", True))
+        self.p = self.problem.tiled(tiling, skips_tiles(schedule, self.problem))
         for watcher in self.watchers:
             watcher.start(self)
         blame.read_text(cast("ScheduleText", getattr(schedule, "text", schedule)), self, self.p, tiling)

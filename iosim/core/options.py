@@ -114,6 +114,7 @@ MASKS = (
 VARIANTS = (
     Option("lse", FLAG, "Also store the log-sum-exp of each row (queries outside).", False),
     Option("keep_p", FLAG, "Also store P in HBM.", False),
+    Option("visit_all", FLAG, "Also visit the tiles that a mask hides (flash1, flash2, their backward passes).", False),
     Option("count_init", FLAG, "Count the writes that fill O, l, m before Algorithm 1.", False),
     Option(
         "gqa",

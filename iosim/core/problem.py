@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .keywords import MoreOptions
     from .machine import Tile
     from .tiling import Tiling
-    from .typing import Dropout, Mask, Size, Test, Values
+    from .typing import Dropout, Mask, ScheduleLike, ScheduleText, Size, Test, Values
 
     Axis: TypeAlias = "str | int | Callable[[Attention[Size]], Size]"
     S = TypeVar("S", bound=Size, default=int, covariant=True)
@@ -150,6 +150,9 @@ class Attention(Generic[S]):
     """Whether the log-sum-exp of each row is stored. A schedule that cannot store it ignores the option."""
     keep_p: bool
     """Whether P is stored. A schedule that stores P anyway, or has no P to store, ignores the option or refuses it."""
+    visit_all: bool
+    """Whether a schedule that reads this option visits the tiles that the mask hides, too. The mask then only hides
+    scores."""
     gqa: str
     """The way query heads share a KV head: `repeat` (each one loads K and V for itself) or `pack` (see `packed`)."""
     register_bytes: int
@@ -390,6 +393,22 @@ def with_mask(problem: Attention[S], mask: Mask = DENSE) -> Attention[S]:
     other = object.__new__(type(problem))
     vars(other).update(vars(problem), mask=mask)
     return other
+
+
+def skips_tiles(schedule: ScheduleLike | ScheduleText, problem: Attention[Size]) -> bool:
+    """Whether a schedule leaves out the tiles that a mask of the problem hides. A bare function does."""
+    visits = problem.visit_all and "visit_all" in getattr(schedule, "options", ())
+    return getattr(schedule, "skips", True) and not visits
+
+
+def mask_matters(schedule: ScheduleLike | ScheduleText, problem: Attention[Size]) -> bool:
+    """Whether the mask changes what a schedule moves."""
+    return problem.mask is not DENSE and skips_tiles(schedule, problem)
+
+
+def as_moved(schedule: ScheduleLike | ScheduleText, problem: Attention[S]) -> Attention[S]:
+    """The problem of the same words: without a mask that only hides scores."""
+    return problem if mask_matters(schedule, problem) else with_mask(problem)
 
 
 def bytes_of(dtype: str) -> int:

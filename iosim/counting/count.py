@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
 from ..core.options import find_option, option_names
-from ..core.problem import DENSE, USUAL, Attention, S
+from ..core.problem import DENSE, USUAL, Attention, S, as_moved, skips_tiles
 from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..schedules import CORE, SCHEDULES, Schedule, find_all, require
+from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, require
 from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes, parse_count
 from .bounds import APART, Bound, bounds, floor_of, order_words
@@ -53,7 +53,7 @@ def count(
       words (`51200el`). It may be left out if `tiles` are sizes.
     - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file.
     - `schedules`: names or Schedules, as `["flash1", mine]`, or `"flash1,flash2"`. By default they are standard,
-      standard-tiled, flash1 and flash2, and under a mask block-sparse and block-sparse-q as well.
+      standard-tiled, flash1 and flash2, and under a mask with `visit_all` block-sparse and block-sparse-q as well.
     - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
       with its own rules.
     - `tile_multiple`: the sizes of `best` tiles are multiples of it.
@@ -99,8 +99,9 @@ def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]
 
 
 def default_schedules(problem: Attention) -> list[Schedule]:
-    """The schedules of a count that names none: those that make use of the problem's mask."""
-    return [SCHEDULES[name] for name in CORE if problem.mask is not DENSE or not SCHEDULES[name].skips]
+    """The schedules of a count that names none: each text once, and under `visit_all` also as one that
+    skips hidden tiles."""
+    return distinct(map(SCHEDULES.__getitem__, CORE), problem)
 
 
 def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tuple[Rule, ...]:
@@ -111,7 +112,7 @@ def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tupl
         raise InputError("--tiles", tiles, f"paper, best, or Br x Bc as in 128x64 with --schedule {schedule.name}")
     if tiles is not None:
         return (tiles,)
-    if schedule.skips and problem.mask.tile_units:  # tiles change the mask, so there are no best ones
+    if skips_tiles(schedule, problem) and problem.mask.tile_units:  # tiles change the mask, so there are no best ones
         return ("paper",)
     return schedule.rules
 
@@ -209,8 +210,7 @@ def with_plain_keys(problem: Attention[S]) -> Attention[S]:
 
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
     """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays."""
-    if not schedule.skips and problem.mask is not DENSE:  # a mask that only hides moves no word
-        problem = replace(problem, mask=DENSE)
+    problem = as_moved(schedule, problem)
     traffic, flops, room = Traffic(), Flops(), Capacity()
     dense = problem.mask is DENSE
     machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.folded import Unsummed
 from ..core.machine import Block, Tile
-from ..core.problem import DENSE, every, with_mask
+from ..core.problem import DENSE, every, skips_tiles, with_mask
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
 from ..schedules import SCHEDULES, applies
@@ -59,10 +59,11 @@ def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
     one = len(blind) == 1
     text = f"{joined(s.name for s in blind)} {'skips' if one else 'skip'} nothing under mask {problem.mask}: "
     text += f"{'its' if one else 'their'} words and FLOPs are those of dense attention"
-    found = {schedule.name: sister_that_skips(schedule, problem) for schedule in blind}
-    same = [f"{s.name} is {name} with hidden tiles skipped" for name, s in found.items() if s and same_text(s, name)]
-    others = dict.fromkeys(f"{s.name} skips hidden tiles" for s in found.values() if s)
-    return ["; ".join([text, *(same or others)])]
+    asked = [schedule.name for schedule in blind if schedule.skips]
+    if asked:
+        return [f"{text}; without --visit-all {joined(asked)} {'skips' if len(asked) == 1 else 'skip'} hidden tiles"]
+    sisters = filter(None, (sister_that_skips(schedule, problem) for schedule in blind))
+    return ["; ".join([text, *dict.fromkeys(f"{s.name} skips hidden tiles" for s in sisters)])]
 
 
 def group_notes(problem: Attention) -> list[str]:
@@ -73,27 +74,18 @@ def group_notes(problem: Attention) -> list[str]:
             "decoding kernels"]  # fmt: skip
 
 
-def same_text(schedule: Schedule, name: str) -> bool:
-    """Whether a schedule has the text of the one with this name."""
-    return schedule.text is SCHEDULES[name].text
-
-
 def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:
     """Whether a mask hides scores of a schedule but saves it no word: it skips no tile, and it is not made for this
     mask alone."""
-    if problem.mask is DENSE or problem.packed.mask is DENSE or schedule.skips:
+    if problem.mask is DENSE or problem.packed.mask is DENSE or skips_tiles(schedule, problem):
         return False
     return schedule.about(replace(problem, mask=DENSE)).mask is DENSE
 
 
 def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None:
-    """The schedule that has the same text and skips hidden tiles; else the first that skips them with the same outer
-    loop."""
-    skipping = [
-        s for s in SCHEDULES.values()
-        if s.skips and s.family == schedule.family and s.outer == schedule.outer and applies(s, problem)
-    ]  # fmt: skip
-    return next((s for s in skipping if s.text is schedule.text), next(iter(skipping), None))
+    """The first schedule with the same outer loop that skips hidden tiles."""
+    same = (s for s in SCHEDULES.values() if (s.family, s.outer) == (schedule.family, schedule.outer))
+    return next((s for s in same if skips_tiles(s, problem) and applies(s, problem)), None)
 
 
 # ---------------------------------------------------------------- tensor cores

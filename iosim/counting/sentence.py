@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import DENSE, TENSORS, narrowed
+from ..core.problem import TENSORS, mask_matters, narrowed
 from ..schedules import SCHEDULES
 from ..tables import at_most, excess
 from .columns import flags
@@ -215,7 +215,7 @@ def moved(problem: Attention, result: Result, name: str) -> Moved:
         size *= int(length)
     if tensor is None or reads % size or writes % size:
         return Moved(reads, writes, None)
-    hides = problem.mask is not DENSE and SCHEDULES[result.schedule].skips
+    hides = mask_matters(SCHEDULES[result.schedule], problem)
     one_write = tensor.kind == "output" and (reads, writes) == (0, size)  # each word of an output is written
     return Moved(reads, writes, (reads // size, writes // size), hides and not one_write)
 

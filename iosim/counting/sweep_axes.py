@@ -72,9 +72,13 @@ class Sweep:
         """The number of rows: one for each grid point, schedule and tile rule."""
         return sum(self.points // len(self.masks) * len(self.runs(mask)) for mask in self.masks)
 
+    def sample(self, mask: Mask) -> Attention:
+        """The problem of a grid point with this mask, of size 1."""
+        return Attention(1, 1, mask=mask, visit_all=any(options.get("visit_all") for options in self.options))
+
     def runs(self, mask: Mask) -> Runs:
         """The schedules and tile rules of a grid point with this mask."""
-        problem = Attention(1, 1, mask=mask)
+        problem = self.sample(mask)
         chosen = find_all(self.schedules) or default_schedules(problem)
         pairs = [(s, rule) for s in chosen for tiles in self.tiles or (None,) for rule in rules_of(s, tiles, problem)]
         return list(dict.fromkeys(pairs))

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from ..core.problem import Attention
+from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..predict.generated import LaunchShape, launch_shapes
-from ..schedules import find
+from ..schedules import SCHEDULES, find
 from .arrays import DeviceArrays
 from .notes import JobJson, KernelSizes
 
@@ -90,7 +90,8 @@ KernelJob = ScheduleJob | TorchJob
 Job = KernelJob | WaitJob
 
 
-ALWAYS_KEPT = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa")
+ALWAYS_KEPT = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa",
+               "visit_all")  # fmt: skip
 
 
 def _sizes(problem: Attention) -> JobJson:
@@ -121,11 +122,17 @@ def job_from_json(job: JobJson) -> Job:
     if job["run"] == WAIT:
         return WaitJob(job["milliseconds"])
     sizes = {name: value for name, value in job.items() if name not in ("run", "tiles", "tuned", "places")}
-    problem = Attention(**cast("Fields", {**sizes, "mask": parse_mask(job["mask"])}))
+    problem = as_measured(job["run"], Attention(**cast("Fields", {**sizes, "mask": parse_mask(job["mask"])})), job)
     places = job.get("places", 1)
     if job["run"] in PYTORCHS:
         return TorchJob(job["run"], problem, places)
     return ScheduleJob(job["run"], problem, _tiling(job["tiles"]), job.get("tuned", False), places)
+
+
+def as_measured(name: str, problem: Attention, job: JobJson) -> Attention:
+    """The problem of a kept job. Before there was a `visit_all`, the schedules that read it visited hidden tiles."""
+    older = "visit_all" not in job and problem.mask is not DENSE and name in SCHEDULES
+    return replace(problem, visit_all=True) if older and "visit_all" in SCHEDULES[name].options else problem
 
 
 def kept_jobs(profile: Profile) -> list[Job]:

@@ -20,7 +20,7 @@ from ..counting.given import Given, several
 from ..counting.given import problem as problem_given
 from ..errors import InputError, MissingError
 from ..hardware import Hardware, load, measured_of, names
-from ..schedules import Schedule, applies, find, find_all, require
+from ..schedules import Schedule, applies, distinct, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
 from .jobs import Job, ScheduleJob, job_from_json, kept_jobs, key_of
@@ -191,9 +191,7 @@ def job_of(schedule: Schedule, problem: Attention, tiling: Tiling, choice: Choic
     return ScheduleJob(schedule.name, problem, tiling, choice.tuned, choice.places)
 
 
-def plan_sweep(
-    problem: Attention, choice: Choice, chosen: list[Schedule]
-) -> tuple[list[ScheduleJob], list[int]]:
+def plan_sweep(problem: Attention, choice: Choice, chosen: list[Schedule]) -> tuple[list[ScheduleJob], list[int]]:
     """(a job for each schedule and M in which tiles of 16 fit, the M of each)."""
     axis = parse_axis(str(choice.M), "--M", lambda text: parse_bytes(text, problem.word_bytes))
     pairs = [(s, size, best_tiles(s, problem.packed, size, MULTIPLE)) for s in chosen for size in axis]
@@ -209,7 +207,8 @@ def all_schedules(problem: Attention, tuned: bool) -> list[Schedule]:
     if tuned:
         from .tuned.launch import MASKS, TUNED_FILES
 
-        return [find(name) for name in TUNED_FILES if MASKS.get(name, "dense") == str(problem.mask)] or [find("flash2")]
+        masked = [find(name) for name, file in TUNED_FILES.items() if str(problem.mask) in MASKS[file]]
+        return distinct(masked, problem) or [find("flash2")]
     return [s for s in default_schedules(problem) if "ideal" not in s.rules and applies(s, problem)]
 
 

@@ -242,9 +242,9 @@ class Explained(Answer):
     def _nearest_lines(self, n: Nearest) -> Iterator[str]:
         """The lines about the nearest schedule and its differences."""
         if n.equal:
-            yield f"nearest schedule: {n.schedule} {n.tiles}, equal word for word"
+            yield f"nearest schedule: {n.name}, equal word for word"
         else:
-            yield f"nearest schedule: {n.schedule} {n.tiles}, {n.distance_words} words away"
+            yield f"nearest schedule: {n.name}, {n.distance_words} words away"
             yield from ("  " + line for line in n.differences())
 
 

@@ -11,7 +11,7 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..errors import InputError, IosimError
-from ..gpu.profile.explain import distinct, number_of_launches
+from ..gpu.profile.explain import number_of_launches, ways
 from ..gpu.profile.passes import PROFILE_TILES
 from ..schedules import SCHEDULES, Schedule
 
@@ -33,7 +33,8 @@ NEEDED = ("Q", "K", "V", "O")
 class Nearest:
     """A schedule and its tiles, with the words of each tensor in it and in the kernel.
 
-    `alike` are other tiles with the same words.
+    `alike` are other tiles with the same words. With `visit_all`, the schedule visits the tiles that the mask hides,
+    too.
     """
 
     schedule: str
@@ -41,6 +42,12 @@ class Nearest:
     words: Words
     kernel: Words
     alike: tuple[str, ...] = ()
+    visit_all: bool = False
+
+    @property
+    def name(self) -> str:
+        """The schedule and its tiles, as `flash2 128x64`."""
+        return f"{self.schedule} {self.tiles}" + " with --visit-all" * self.visit_all
 
     @property
     def distance_words(self) -> int:
@@ -59,7 +66,7 @@ class Nearest:
             both = (words.get(name, (0, 0)) for words in (self.kernel, self.words))
             for way, own, other in zip(("read", "written"), *both, strict=True):
                 if own != other:
-                    found.append(difference(name, way, own, other, f"{self.schedule} {self.tiles}"))
+                    found.append(difference(name, way, own, other, self.name))
         return found
 
     def to_dict(self) -> dict[str, object]:
@@ -67,6 +74,7 @@ class Nearest:
         return {
             "schedule": self.schedule,
             "tiles": self.tiles,
+            "visit_all": self.visit_all,
             "alike": list(self.alike),
             "equal": self.equal,
             "distance_words": self.distance_words,
@@ -120,16 +128,23 @@ def nearest(words: Words, problem: Attention, products: Collection[tuple[int, in
     in the kernel (`products`) are preferred."""
     sizes = sorted({*PROFILE_TILES, *(n for pair in products for n in pair)})
     found = {
-        (name, pair): own
-        for name, schedule in ((s.name, s) for s in distinct(problem) if number_of_launches(s, problem) == 1)
+        (schedule.name, pair, p.visit_all): own
+        for schedule, p in ways(problem)
+        if number_of_launches(schedule, problem) == 1
         for pair in product(sizes, sizes)
-        if (own := counted(schedule, problem, pair)) is not None
+        if (own := counted(schedule, p, pair)) is not None
     }
     least = min(distance(own, words) for own in found.values())
     best = {key: own for key, own in found.items() if distance(own, words) == least}
-    name, pair = min(best, key=lambda key: unlikely(key[0], key[1], products))
-    alike = [f"{q}x{k}" for other, (q, k) in best if (other, (q, k)) != (name, pair) and other == name]
-    return Nearest(name, f"{pair[0]}x{pair[1]}", best[name, pair], words, tuple(alike))
+    chosen = min(best, key=lambda key: unlikely(key[0], key[1], products))
+    name, pair, visits = chosen
+    alike = [tiles_name(key[1]) for key in best if key != chosen and (key[0], key[2]) == (name, visits)]
+    return Nearest(name, tiles_name(pair), best[chosen], words, tuple(alike), visits)
+
+
+def tiles_name(pair: tuple[int, int]) -> str:
+    """The tiles as `128x64`."""
+    return f"{pair[0]}x{pair[1]}"
 
 
 def unlikely(name: str, pair: tuple[int, int], products: Collection[tuple[int, int]]) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html import escape
 
-from ..core.problem import DENSE
+from ..core.problem import DENSE, skips_tiles
 from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
@@ -303,7 +303,8 @@ def roofline_section(found: Report, hardware: str | None, rule: Rule | None, mul
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     """The section of the mask: its picture in the tiles of the first result that skips hidden tiles."""
     p = found.problem
-    skipping = [(r, t) for r, t in ran if r.Br and find(r.schedule).skips and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
+    fine = [(r, t) for r, t in ran if r.Br and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
+    skipping = [(r, t) for r, t in fine if skips_tiles(find(r.schedule), p)]
     result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))
     if p.N * p.Nk > MOST_PICTURE_PAIRS:
         return section(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..core.machine import Block
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention, as_moved
 from ..core.tiling import Tiling
 from ..core.unrolled import BlockWatcher, Unrolled
 from ..core.watchers import Watcher, extent_of
@@ -143,12 +143,8 @@ def touches_of(
     are then at different keys, and each key tile stays in use for longer. Raises InputError if nothing is moved, or if
     there are more than MOST_HEAD_EVENTS loads and stores.
     """
-    from dataclasses import replace
-
-    if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
-        problem = replace(problem, mask=DENSE)  # a mask that only hides moves no word
     watcher = Events()
-    machine = Unrolled(problem, watcher, *watchers, backwards=backwards).run(schedule, tiling)
+    machine = Unrolled(as_moved(schedule, problem), watcher, *watchers, backwards=backwards).run(schedule, tiling)
     if not watcher.events:
         raise InputError("--mask", "a mask that hides every tile", "one with an active tile", "nothing would be moved")
     tensors = _cells(watcher.events, machine)

@@ -6,13 +6,13 @@ takes minutes. A command that makes many predictions uses the estimate to skip t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
 from ..core.machine import Block, Tile
-from ..core.problem import DENSE
+from ..core.problem import as_moved
 from ..core.watchers import Watcher
 from ..cuda.program import Program
 from ..hardware import Hardware
@@ -100,9 +100,10 @@ def ceil_div(a: int, b: int) -> int:
 def seconds_to_predict(schedule: ScheduleLike, program: Program, hardware: Hardware) -> float:
     """About how many seconds `predict_generated` would take, from one folded walk."""
     p = program.problem
-    hidden = not schedule.skips and p.mask is not DENSE  # then every tile is visited once more to hide words
+    seen = as_moved(schedule, p)
+    hidden = seen is not p  # then every tile is visited once more to hide words
     effort = Effort()
-    Folded(replace(p, mask=DENSE) if hidden else p, effort).run(schedule, program.tiling)
+    Folded(seen, effort).run(schedule, program.tiling)
     seconds = EVENT_SECONDS * effort.events * (1 + hidden)
     sits = occupancies(launch_shapes(program), hardware)
     for touches, kernel, sit in zip(effort.touches(), program.kernels, sits, strict=True):

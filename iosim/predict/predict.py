@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..core.folded import Folded
 from ..core.machine import Block, Machine, Tile
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention, as_moved
 from ..core.tiling import Tiling
 from ..core.unrolled import Unrolled
 from ..core.watchers import Flops, Traffic, Watcher
@@ -174,9 +174,7 @@ def predict(
 
     `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
     """
-    dense = problem
-    if not getattr(schedule, "skips", True) and problem.mask is not DENSE:
-        dense = replace(problem, mask=DENSE)  # a mask that only hides changes no traffic
+    dense = as_moved(schedule, problem)
     traffic, flops, sectors = Traffic(), Flops(), Sectors()
     machine = Folded(dense, traffic, flops, sectors).run(schedule, tiling)
     n = problem.instances

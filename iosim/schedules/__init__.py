@@ -1,7 +1,7 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
 from ..options import expect
-from .registry import SCHEDULES, Schedule, applies, find, find_all, reads_cache, register, require
+from .registry import SCHEDULES, Schedule, applies, distinct, find, find_all, reads_cache, register, require
 
 # The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
@@ -37,6 +37,7 @@ __all__ = [
     "SCHEDULES",
     "Schedule",
     "applies",
+    "distinct",
     "find",
     "find_all",
     "reads_cache",

@@ -22,7 +22,7 @@ from ..steps.backward import (
 )
 from ..steps.softmax import drop, hide, scores, zeros
 from .flash import visited
-from .registry import FA1, Schedule, register
+from .registry import FA1, Schedule, always_skips, register
 from .standard import ELEMENTWISE, elementwise_passes
 
 if TYPE_CHECKING:
@@ -203,32 +203,22 @@ register(
         known_as="naive-bwd, standard-backward",
     )
 )
-KEYS_OUTSIDE: ScheduleFields = {
-    "outer": "keys",
-    "rules": ("paper", "best"),
-    "formula": "R = Nk (d + dv) + 2 N (d + dv + 1) Tc, W = N d Tc + Nk (d + dv)",
-    "state": "a tile of K, V, dK, dV on chip; O, l, m wait since forward, dQ between key tiles",
-    "exact_traffic": keys_outside_traffic,
-    "footprint": keys_outside_footprint,
-    "initialised": GRADIENTS,
-}
-register(
+FLASH1_BWD = register(
     backward(
         "flash1-bwd",
         keys_outside,
         "K/V outer: dQ goes back and forth",
         f"{FA1}, Algorithm 4",
-        **KEYS_OUTSIDE,
+        skips=True,
+        outer="keys",
+        rules=("paper", "best"),
+        options=("visit_all",),
+        formula="R = Nk (d + dv) + 2 N (d + dv + 1) Tc, W = N d Tc + Nk (d + dv)",
+        state="a tile of K, V, dK, dV on chip; O, l, m wait since forward, dQ between key tiles",
+        exact_traffic=keys_outside_traffic,
+        footprint=keys_outside_footprint,
+        initialised=GRADIENTS,
         known_as="fa1-bwd, flash1-backward, flash-attention-1-backward",
     )
 )
-register(
-    backward(
-        "block-sparse-bwd",
-        keys_outside,
-        "flash1-bwd that leaves out the tiles that the mask hides",
-        f"{FA1}, Algorithm 4 with the blocks of Algorithm 5",
-        skips=True,
-        **KEYS_OUTSIDE,
-    )
-)
+always_skips(FLASH1_BWD, "block-sparse-bwd", f"{FA1}, Algorithm 4 with the blocks of Algorithm 5")

@@ -21,13 +21,12 @@ from ..steps.backward import (
 from ..steps.softmax import drop, hide, scores, zeros
 from .backward import backward
 from .flash import visited
-from .registry import FA2, register
+from .registry import FA2, always_skips, register
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.typing import Size, Words
-    from .registry import ScheduleFields
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -162,34 +161,24 @@ def second_pass_sizes(p: Attention, multiple: int) -> list[Pair]:
     return [Pair(p.N, p.Nk, room, cost=lambda keys, rows, square: rows * (both * word + 2 * acc) + keys * both * word)]
 
 
-KEYS_OUTSIDE_LSE: ScheduleFields = {
-    "outer": "keys",
-    "formula": "R = 2 N dv + Nk (d + dv) + N (2 d + dv + 2) Tc, W = N + N d Tc + Nk (d + dv)",
-    "state": "a tile of K, V, dK, dV on chip; LSE waits since forward, D between launches, dQ between key tiles",
-    "exact_traffic": keys_outside_lse_traffic,
-    "footprint": keys_outside_lse_footprint,
-    "initialised": ("dQ",),
-}
-register(
+FLASH2_BWD = register(
     backward(
         "flash2-bwd",
         keys_outside_lse,
         "D first, K/V outer, dQ summed by atomic adds",
         f"{FA2}, Algorithm 2",
-        **KEYS_OUTSIDE_LSE,
+        skips=True,
+        outer="keys",
+        options=("visit_all",),
+        formula="R = 2 N dv + Nk (d + dv) + N (2 d + dv + 2) Tc, W = N + N d Tc + Nk (d + dv)",
+        state="a tile of K, V, dK, dV on chip; LSE waits since forward, D between launches, dQ between key tiles",
+        exact_traffic=keys_outside_lse_traffic,
+        footprint=keys_outside_lse_footprint,
+        initialised=("dQ",),
         known_as="fa2-bwd, flash2-backward, flash-attention-2-backward, flash-bwd, fa-bwd",
     )
 )
-register(
-    backward(
-        "block-sparse-q-bwd",
-        keys_outside_lse,
-        "flash2-bwd that leaves out the tiles that the mask hides",
-        f"{FA2}, Algorithm 2 with a mask",
-        skips=True,
-        **KEYS_OUTSIDE_LSE,
-    )
-)
+always_skips(FLASH2_BWD, "block-sparse-q-bwd", f"{FA2}, Algorithm 2 with a mask")
 register(
     backward(
         "flash2-bwd-second-pass",

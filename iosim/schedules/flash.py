@@ -15,14 +15,13 @@ from ..steps.softmax import (
     zeros,
 )
 from .cache import Cache, Keys, cache_room, cache_traffic, masked_scores
-from .registry import FA1, FA2, Schedule, register
+from .registry import FA1, FA2, Schedule, always_skips, register
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine, Tile
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import Words
-    from .registry import ScheduleFields
 
 
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -147,26 +146,6 @@ def keys_outside_footprint(p: Attention, t: Tiling) -> int:
     return cache_room(p, rows_k, rows_q * (p.d + p.dv + 2) + rows_q * rows_k)
 
 
-KEYS_OUTSIDE: ScheduleFields = {
-    "formula": "R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
-    "state": "a tile of K and V on chip; O, l, m wait in HBM between key tiles",
-    "outer": "keys",
-    "rules": ("paper", "best"),
-    "options": ("keep_p",),
-    "exact_traffic": keys_outside_traffic,
-    "footprint": keys_outside_footprint,
-    "initialised": ("O", "l", "m"),
-    "scales": True,
-}
-QUERIES_OUTSIDE: ScheduleFields = {
-    "formula": "R = N d + Nk (d + dv) Tr, W = N dv",
-    "state": "a tile of Q with its O, l, m on chip; nothing waits in HBM",
-    "options": ("lse", "keep_p"),
-    "exact_traffic": queries_outside_traffic,
-    "footprint": flash_footprint,
-    "scales": True,
-}
-
 OWN_TILES = (
     "with tiles of its own, as in iosim count --N 8192 --d 128 --hardware h100 --acc-dtype fp32 --schedule flash2 "
     "--tiles 128x176 --registers 64K --stages 2 (docs/conventions.md)"
@@ -177,51 +156,49 @@ LATER_VERSIONS = {
     **dict.fromkeys(("fa4", "flash4", "flash-attention-4", "flash-attn-4", "flash-v4"),
                     f"FlashAttention-4 has the loops of flash2; FlashAttention-3 has them {OWN_TILES}"),
 }  # fmt: skip
-register(
+FLASH1 = register(
     Schedule(
         "flash1",
         keys_outside,
         "K/V outer: O, l, m go back and forth",
         f"{FA1}, Algorithm 1",
+        outer="keys",
+        rules=("paper", "best"),
+        skips=True,
+        exact_traffic=keys_outside_traffic,
+        footprint=keys_outside_footprint,
+        initialised=("O", "l", "m"),
         drops=True,
-        **KEYS_OUTSIDE,
+        scales=True,
+        options=("keep_p", "visit_all"),
+        formula="R = Nk (d + dv) + N (d + dv + 2) Tc, W = N (dv + 2) Tc",
+        state="a tile of K and V on chip; O, l, m wait in HBM between key tiles",
         known_as="fa1, fa, flash, flash-attention, flash-attn, flash-attention-1, flash-v1, algorithm-1",
     )
 )
-register(
+FLASH2 = register(
     Schedule(
         "flash2",
         queries_outside,
         "Q outer: O, l, m stay on chip",
         f"{FA2}, Algorithm 1",
+        skips=True,
+        exact_traffic=queries_outside_traffic,
+        footprint=flash_footprint,
         drops=True,
-        **QUERIES_OUTSIDE,
+        scales=True,
+        options=("lse", "keep_p", "visit_all"),
+        formula="R = N d + Nk (d + dv) Tr, W = N dv",
+        state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
         known_as="fa2, fa, flash, flash-attention, flash-attn, flash-attention-2, flash-attn-2, flash-v2, torch-flash, "
         "sdpa, cudnn, " + ", ".join(LATER_VERSIONS),
         pointers=LATER_VERSIONS,
     )
 )
-register(
-    Schedule(
-        "block-sparse",
-        keys_outside,
-        "flash1 that leaves out the tiles that the mask hides",
-        f"{FA1}, Algorithm 5",
-        skips=True,
-        drops=True,
-        **KEYS_OUTSIDE,
-        known_as="sparse, block-sparse-flash, algorithm-5",
-    )
-)
-register(
-    Schedule(
-        "block-sparse-q",
-        queries_outside,
-        "flash2 that leaves out the tiles that the mask hides",
-        f"{FA2}, Algorithm 1 with a mask",
-        skips=True,
-        drops=True,
-        **QUERIES_OUTSIDE,
-        known_as="causal, flex, flex-attention, torch-flex, sliding-window, swa, local-attention",
-    )
+always_skips(FLASH1, "block-sparse", f"{FA1}, Algorithm 5", "sparse, block-sparse-flash, algorithm-5")
+always_skips(
+    FLASH2,
+    "block-sparse-q",
+    f"{FA2}, Algorithm 1 with a mask",
+    "causal, flex, flex-attention, torch-flex, sliding-window, swa, local-attention",
 )

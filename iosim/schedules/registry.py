@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ..core.options import OF_EVERY_PROBLEM
-from ..core.problem import USUAL, Attention, Tensor
+from ..core.problem import USUAL, Attention, Tensor, mask_matters
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
 from ..options import EXPECTED, Option, declare, declared, flag_of
@@ -240,6 +240,15 @@ def register(schedule: Schedule) -> Schedule:
     return schedule
 
 
+def always_skips(schedule: Schedule, name: str, source: str, known_as: str = "") -> Schedule:
+    """Register another name of a schedule, which skips hidden tiles with `visit_all` too."""
+    summary = f"{schedule.name} that always skips hidden tiles"
+    options = tuple(option for option in schedule.options if option != "visit_all")
+    return register(
+        replace(schedule, name=name, summary=summary, source=source, options=options, known_as=known_as, pointers={})
+    )
+
+
 FUNCTIONS = ("exact_traffic", "footprint", "candidates", "example", "answer", "about")
 
 
@@ -341,6 +350,15 @@ def reads_cache(schedule: Schedule, problem: Attention) -> bool:
 def applies(schedule: Schedule, problem: Attention) -> bool:
     """Whether a schedule is about this problem."""
     return reads_cache(schedule, problem) and schedule.about(problem) == problem
+
+
+def distinct(schedules: Iterable[Schedule], problem: Attention) -> list[Schedule]:
+    """The schedules without other names of an earlier one: those of the same text. If the mask changes what it moves,
+    they must skip the same tiles, chosen by the same rules."""
+    found: dict[object, Schedule] = {}
+    for schedule in schedules:
+        found.setdefault((schedule.text, mask_matters(schedule, problem) and schedule.rules), schedule)
+    return list(found.values())
 
 
 def find(name: str | Schedule) -> Schedule:

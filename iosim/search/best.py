@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..core.arrays import anywhere, larger, last_true, parts_of
 from ..core.folded import Folded, Unsummed
-from ..core.problem import DENSE, Attention, with_mask
+from ..core.problem import DENSE, Attention, as_moved, mask_matters, with_mask
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Footprint, Traffic
 from ..errors import InputError
@@ -81,11 +81,6 @@ def lengths(schedule: ScheduleLike, problem: Attention[Size]) -> tuple[Size, Siz
     return (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
 
 
-def mask_matters(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
-    """Whether a mask changes what the schedule moves."""
-    return problem.mask is not DENSE and schedule.skips
-
-
 # ---------------------------------------------------------------- the best tiling
 
 
@@ -118,7 +113,7 @@ def least_of(schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Si
     is one that needs the least SRAM."""
     import numpy as np
 
-    counted = problem if mask_matters(schedule, problem) else with_mask(problem)
+    counted = as_moved(schedule, problem)
     found: list[tuple[int, ...]] = []
     for tiling in tilings:
         sizes = {name: size for name, size in vars(tiling).items() if size is not None}

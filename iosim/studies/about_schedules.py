@@ -92,9 +92,9 @@ def options_that_matter(schedule: Schedule, problem: Attention) -> tuple[list[st
     nothing; those that it refuses are in neither list."""
     own = [name for name in option_names() if name not in OF_EVERY_PROBLEM]
     latent = ["latent"] * (schedule.family in LATENT_FAMILIES)
-    given = ["lse", "keep_p", *own, *latent, "mask", "count_init", *NEVER_IGNORED]
+    given = ["lse", "keep_p", "visit_all", *own, *latent, "mask", "count_init", *NEVER_IGNORED]
     read = [name for name in given if schedule.reads(name)]
-    ignored = [name for name in given if name not in (*read, "mask", *NEVER_IGNORED)]
+    ignored = [name for name in given if name not in (*read, "visit_all", "mask", *NEVER_IGNORED)]
     return list(map(flag_of, read)), [flag_of(name) for name in ignored if not refused(schedule, problem, name)]
 
 

@@ -13,7 +13,7 @@ from ..answer import Column
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE
-from ..core.problem import DENSE, TENSORS, Attention
+from ..core.problem import DENSE, TENSORS, Attention, skips_tiles
 from ..core.rounding import rounder
 from ..core.row_blocks import RowBlocks
 from ..core.tiling import Tiling
@@ -197,7 +197,7 @@ def words_row(schedule: Schedule, p: Attention, tiling: Tiling, counted: Traffic
     """(the words, the faults found in them); `counted` is what the run moved."""
     folded, formula = Traffic(), schedule.exact_traffic
     Folded(p, folded).run(schedule, tiling)
-    by_hand = None if formula is None else dict(formula(p.tiled(tiling, schedule.skips), tiling))
+    by_hand = None if formula is None else dict(formula(p.tiled(tiling, skips_tiles(schedule, p)), tiling))
     faults = []
     if by_hand is not None and not same_counts(by_hand, counted.tensors):
         faults.append("words are not those of the formula by hand")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention, as_moved
 from ..core.tiling import rule_name
 from ..core.watchers import Watcher
 from ..errors import InputError
@@ -161,9 +161,8 @@ class RooflineRow:
 
 def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
     """The work of one folded walk. A mask that only hides moves no word and saves no step."""
-    seen = p if schedule.skips or p.mask is DENSE else replace(p, mask=DENSE)
     watcher = WorkByKind()
-    Folded(seen, watcher).run(schedule, tiling)
+    Folded(as_moved(schedule, p), watcher).run(schedule, tiling)
     return watcher
 
 

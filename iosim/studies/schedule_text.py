@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from os.path import basename
 from textwrap import wrap
@@ -18,7 +17,7 @@ from typing import NamedTuple
 from ..answer import Table
 from ..core.folded import Folded
 from ..core.machine import Machine
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention, as_moved
 from ..core.text_lines import LineTraffic, box
 from ..core.tiling import Rule, Tiling, tiles_text
 from ..counting.asked import asked
@@ -116,8 +115,7 @@ def text_lines(schedule: Schedule, sizes: Sizes | None = None) -> list[TextLine]
             Machine(schedule.about(SMALL), ran).run(schedule, TILES)
         times = 0
     else:
-        problem = sizes.problem if schedule.skips else replace(sizes.problem, mask=DENSE)
-        ran, times = traffic_of(schedule, problem, sizes.tiling), sizes.problem.instances
+        ran, times = traffic_of(schedule, as_moved(schedule, sizes.problem), sizes.tiling), sizes.problem.instances
     found = []
     for line, code in box(ran.words):
         moved = {name: (times * int(r), times * int(w)) for name, (r, w) in ran.words.get(line, {}).items()}

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Table, in_order, numbered
-from ..core.problem import DENSE, Attention, narrowed
+from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
@@ -272,7 +272,7 @@ def training(
     check_known("--combination", names, known)
     check_known("--unfused", passes, PASSES)
     chosen = [known[name] for name in dict.fromkeys(names)]
-    chosen = chosen or [c for c in COMBINATIONS if p.mask is not DENSE or not SCHEDULES[c.forward].skips]
+    chosen = chosen or distinct_ways(p)
     if M_bytes is None and needs_memory(chosen, rule, backward_rule):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     steps = [
@@ -282,6 +282,19 @@ def training(
     ]
     base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
     return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
+
+
+def distinct_ways(p: Attention) -> list[Combination]:
+    """The combinations without those that move the words of an earlier one."""
+
+    def key(c: Combination) -> tuple[object, ...]:
+        passes = SCHEDULES[c.forward], SCHEDULES[c.backward]
+        return (*((s.text, mask_matters(s, p)) for s in passes), c.stored)
+
+    found: dict[tuple[object, ...], Combination] = {}
+    for c in COMBINATIONS:
+        found.setdefault(key(c), c)
+    return list(found.values())
 
 
 def names_in(texts: str | Iterable[str]) -> tuple[str, ...]:

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..core.arrays import last_true
-from ..core.problem import DENSE, Attention, narrowed
+from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..errors import InputError
 from ..progress import watched
 from ..schedules import Schedule
-from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters, mask_matters
+from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters
 from ..search.pairs import Pairs, cheaper, integers, sizes_by_passes
 from .thread_blocks import blocks
 

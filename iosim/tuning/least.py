@@ -7,16 +7,15 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
-from ..core.problem import DENSE, Attention, narrowed
+from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
 from ..counting.count import check_names, counted_tiling, run
 from ..counting.given import memory
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, applies, find, find_all, require
+from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
 from ..schedules.registry import FA1, FA2
-from ..search.best import mask_matters
 from ..units import parse_bytes, parse_count, parse_range
 from .best import Best, PublishedTiles, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
@@ -26,7 +25,7 @@ from .thread_blocks import blocks
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.tiling import Rule, RuleName
-    from ..core.typing import Mask, ScheduleText
+    from ..core.typing import Mask
     from ..schedules.registry import SchedulesAsked
 
 
@@ -153,17 +152,11 @@ def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> 
 def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     """The schedules asked for. If none is, all schedules of softmax attention that apply to this problem.
 
-    Without a mask, schedules that differ only in skipping tiles are the same, and only the first of them is searched.
-    Raises InputError for schedules of several families.
+    Of names that stand for the same text and the same tiles, only the first is searched. Raises InputError for
+    schedules of several families.
     """
     if not names:
-        space = [s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)]
-        if problem.mask is not DENSE:
-            return space
-        first: dict[ScheduleText, Schedule] = {}
-        for schedule in space:
-            first.setdefault(schedule.text, schedule)
-        return list(first.values())
+        return distinct((s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)), problem)
     chosen = find_all(names)
     for schedule in chosen:
         require(schedule, problem)
@@ -175,7 +168,7 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
 
 def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTiles]:
     """Published tiles for the schedules that are searched and for this d."""
-    names = {s.name for s in space}
+    names = {s.name for s in distinct(space, problem)}
     return [c for c in PUBLISHED if c.schedule in names and c.d in (None, problem.d)]
 
 

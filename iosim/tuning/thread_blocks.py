@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, overload
 
 from ..core.arrays import choose, smaller
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention
+from ..core.problem import Attention, as_moved
 from ..core.watchers import Traffic
 
 if TYPE_CHECKING:
@@ -59,9 +58,7 @@ def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size:
     It is the smallest number of any launch that moves at least a tenth of all words. If no launch does, it is the
     number of the launch that moves most.
     """
-    p = p.packed
-    if not schedule.skips:
-        p = replace(p, mask=DENSE)
+    p = as_moved(schedule, p.packed)
     traffic = Traffic()
     machine = Blocks(p, traffic).run(schedule, tiling)
     words = [reads + writes for reads, writes in traffic.launches]

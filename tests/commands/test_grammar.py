@@ -387,12 +387,13 @@ def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkey
 
 
 def test_the_help_of_a_sweep_says_which_schedules_it_counts(iosim):
-    """Those of its rows: without a mask, and under one."""
+    """Those of its rows: without a mask or under one, and those that visit all tiles of one."""
     said = " ".join(iosim("sweep", "--help").stdout.split()).partition("Without --schedule the rows are ")[2]
-    dense, masked = said.partition("and under a mask")[::2]
-    for mask, text in (("dense", dense), ("causal", dense + masked.partition(" too.")[0])):
-        rows = rows_of(iosim("sweep", *PROBLEM, *M, "--mask", mask, "--columns", "schedule"))
-        named = set(re.findall(r"[a-z]+[a-z0-9-]*", text)) - {"and", "a", "under", "mask"}
+    dense, masked = said.partition("and under a mask with --visit-all")[::2]
+    every = dense + masked.partition(" too.")[0]
+    for more, text in (((), dense), (("--causal",), dense), (("--causal", "--visit-all"), every)):
+        rows = rows_of(iosim("sweep", *PROBLEM, *M, *more, "--columns", "schedule"))
+        named = set(re.findall(r"[a-z]+[a-z0-9-]*", text)) - {"and"}
         assert named == {row["schedule"] for row in rows}
 
 

@@ -18,18 +18,20 @@ GRID = {"N": "60,1000", "Nk": "77", "d": "8:16:+8", "M": "10,2KB,20KB", "heads":
 
 
 MASKS = {"dense": 5, "causal": 8, "window:9": 8, "causal&window:30": 8, "global:3": 8, "strided:5": 8, "window:1b": 7}
+# runs with visit_all: then block-sparse and block-sparse-q are more than other names of flash1 and flash2
 
 
 @pytest.mark.parametrize("mask, runs", MASKS.items())
-@pytest.mark.parametrize("acc", ["fp16", "fp32"])
-def test_rows_are_the_results_of_single_counts(mask, runs, acc):
-    rows = sweep(**GRID, mask=mask, acc_dtype=acc)
-    assert tuple(rows.columns) == COLUMNS
+@pytest.mark.parametrize("acc, visit_all", [("fp16", True), ("fp32", True), ("fp32", False)])
+def test_rows_are_the_results_of_single_counts(mask, runs, acc, visit_all):
+    runs = runs if visit_all else {"window:1b": 4}.get(mask, 5)
+    rows = sweep(**GRID, mask=mask, acc_dtype=acc, visit_all=visit_all)
+    assert tuple(rows.columns) == COLUMNS + ("visit_all",) * visit_all
     assert len(rows) == 2 * 2 * 3 * 2 * runs
     for start in range(0, len(rows), runs):
         first = rows.iloc[start]
         sizes = {name: int(first[name]) for name in ("N", "Nk", "d", "heads", "batch")}
-        single = count(**sizes, M=int(first["M_bytes"]), mask=mask, acc_dtype=acc)
+        single = count(**sizes, M=int(first["M_bytes"]), mask=mask, acc_dtype=acc, visit_all=visit_all)
         for (_, row), result in zip(rows.iloc[start : start + runs].iterrows(), single.results, strict=True):
             for name in COLUMNS[11:]:
                 value = getattr(result, name)

@@ -34,7 +34,7 @@ def test_flash_is_found(k):
     64 at d = 128, which loads cannot tell apart (they do not depend on it), so it must be among those alike."""
     kernel, found = explain([kernel_of(k)], problem_of(k))
     best = found[0]
-    assert best.schedule == ("block-sparse-q" if k["causal"] else "flash2")
+    assert (best.schedule, best.visit_all) == ("flash2", False)
     assert best.read_ratio == 1.0 and best.explains and best.tiling.rows_q == 128
     tiles = {f"{best.tiling.rows_q}x{best.tiling.rows_k}", *best.alike}
     assert "x".join(map(str, k["tiles"])) in tiles
@@ -88,7 +88,7 @@ def test_the_grid_decides_between_equal_bytes():
     k = KERNELS[1]
     assert prod(counters._shape(k["grid"])) == 8 * 32
     _, found = explain([kernel_of(k)], problem_of(k))
-    assert found[0].schedule == "block-sparse-q"
+    assert (found[0].schedule, found[0].visit_all) == ("flash2", False)
 
 
 # ---------------------------------------------------------------- grouped queries
@@ -129,6 +129,17 @@ def test_a_mask_is_not_packed():
     wanted = predict(find("block-sparse-q"), p, Tiling(32, 32))
     _, found = explain([loading(wanted.read_bytes, wanted.write_bytes)], p)
     assert found[0].explains and not any(e.packed for e in found)
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2"])
+def test_a_kernel_that_visits_hidden_tiles_is_found_too(name):
+    p = replace(GROUPED, N=256, Nk=256, mask=parse_mask("causal"))
+    every = replace(p, visit_all=True)
+    wanted = predict(find(name), every, Tiling(64, 64))
+    assert wanted.read_bytes > predict(find(name), p, Tiling(64, 64)).read_bytes
+    _, (best, *_) = explain([loading(wanted.read_bytes, wanted.write_bytes)], p)
+    assert (best.schedule, best.visit_all, best.explains) == (name, True, True) and best.label.endswith("/visit-all")
+    assert best.problem(p) == every
 
 
 # ---------------------------------------------------------------- what an answer means

@@ -75,8 +75,8 @@ def test_boxes_of_scores_end_with_the_last_whole_panel(monkeypatch, Nk, panels):
 
 
 @pytest.mark.parametrize("change, word", [
-    ({"name": "flash1"}, "--schedule"), ({"dtype": "fp32"}, "--dtype"), ({"d": 80}, "--d"), ({"mask": CAUSAL}, "--mask"),
-    ({"name": "block-sparse-q", "mask": DENSE}, "--mask"), ({"name": "standard-tiled", "Nk": 1001}, "--Nk"),
+    ({"name": "flash1"}, "--schedule"), ({"dtype": "fp32"}, "--dtype"), ({"d": 80}, "--d"), ({"mask": parse_mask("window:9")}, "--mask"),
+    ({"mask": CAUSAL, "visit_all": True}, "--visit-all"), ({"name": "standard-tiled", "mask": CAUSAL}, "--mask"), ({"name": "standard-tiled", "Nk": 1001}, "--Nk"),
 ])  # fmt: skip
 def test_what_has_no_tuned_kernel_is_refused(change, word):
     with pytest.raises(InputError, match=word):

@@ -118,7 +118,7 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     copy.insert(flash, "from .cache import", "from ..options import PASSES, Option\n")
     copy.insert(flash, "def keys_outside(chip", HALF)
     copy.insert(flash, "        if p.lse:\n", "        for _ in range(p[HALF]):\n            chip.store(o, 'O', i)\n")
-    copy.insert(flash, '"lse", "keep_p"),', "HALF, ")
+    copy.insert(flash, '"lse", "keep_p", "visit_all"),', "HALF, ")
     copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
     copy.python("-c", KEYWORD)
     count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.machine import Tile
-from iosim.core.problem import DENSE
+from iosim.core.problem import DENSE, skips_tiles
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint
 from iosim.studies.check import same_counts
@@ -27,10 +27,10 @@ sizes = st.integers(1, 24)
 @given(
     N=sizes, Nk=sizes, d=st.integers(1, 9), rows_q=st.integers(1, 28), rows_k=st.integers(1, 28),
     mask=st.sampled_from(MASKS), lse=st.booleans(), keep_p=st.booleans(), elementwise=st.integers(0, 2),
-    name=st.sampled_from(list(SCHEDULES)), seed=st.integers(0, 99),
+    visit_all=st.booleans(), name=st.sampled_from(list(SCHEDULES)), seed=st.integers(0, 99),
 )  # fmt: skip
-def test_three_ways_at_random(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
-    compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed)
+def test_three_ways_at_random(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, visit_all, name, seed):
+    compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, visit_all, name, seed)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -39,15 +39,16 @@ def test_three_ways(name, mask):
     """Every schedule under every mask, with and without each option, at sizes that differ from one to the next."""
     rng = random.Random(name + mask)
     most = 12 if name in BY_WORDS else 30
-    for seed in range(4):
+    for seed, visit_all in product(range(4), (False, True) if SCHEDULES[name].reads("visit_all") else (False,)):
         N, Nk, rows_q, rows_k = (rng.randint(1, most) for _ in range(4))
-        options = bool(seed % 2), seed > 1, seed % 3
+        options = bool(seed % 2), seed > 1, seed % 3, visit_all
         compare_three_ways(N, Nk, rng.randint(1, 7), rows_q, rows_k, mask, *options, name, seed)
 
 
-def compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, name, seed):
+def compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise, visit_all, name, seed):
     schedule, tiling = SCHEDULES[name], Tiling(rows_q, rows_k)
-    p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), lse=lse, keep_p=keep_p, elementwise=elementwise)
+    options = {"lse": lse, "keep_p": keep_p, "elementwise": elementwise, "visit_all": visit_all}
+    p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), **options)
     p = schedule.about(p)
     rng = np.random.default_rng(seed)
     traffics = [Traffic() for _ in range(3)]
@@ -69,7 +70,9 @@ def compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise,
     assert same_counts(traffics[1].tensors, traffics[2].tensors)
     assert traffics[1].steps == traffics[2].steps
     assert len({f.total for f in flops}) == 1
-    assert same_counts(dict(schedule.exact_traffic(p.tiled(tiling, schedule.skips), tiling)), traffics[2].tensors)
+    assert same_counts(
+        dict(schedule.exact_traffic(p.tiled(tiling, skips_tiles(schedule, p)), tiling)), traffics[2].tensors
+    )
     assert footprint(schedule, p, tiling).peak_words == schedule.footprint(p, tiling) >= room.peak_words
 
 
@@ -96,7 +99,8 @@ def test_best_is_the_least_of_an_exhaustive_search(name, mask):
     schedule, rng = SCHEDULES[name], random.Random(name + mask)
     for _ in range(6):
         N, Nk, d, multiple = rng.randint(1, 14), rng.randint(1, 14), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
-        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), acc_dtype=rng.choice(["fp16", "fp32"]))
+        more = {"acc_dtype": rng.choice(["fp16", "fp32"]), "visit_all": rng.random() < 0.3}
+        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), **more)
         p = schedule.about(p)
         M = rng.randint(8 * d + 6, 40 * d + 200)
         totals, depth = {}, multiple if "depth" in schedule.more_tiles else 1

@@ -13,6 +13,7 @@ from paths import ROOT
 
 import iosim
 from iosim import SCHEDULES, Attention, Tiling
+from iosim.core.problem import skips_tiles
 from iosim.errors import InputError, InternalError
 from iosim.schedules import FILES
 from iosim.schedules.registry import LETTERS, Schedule, Schedules, find
@@ -174,7 +175,7 @@ def test_the_formula_is_the_traffic(name):
         sizes |= {"Br": t.rows_q, "Bc": t.rows_k, "depth": t.depth, "rows_o": t.rows_o, "cols_o": t.cols_o}
         sizes = {x: Fraction(value) for x, value in sizes.items() if value is not None}
         used = {x: evaluate(text, sizes) for x, text in LETTERS.items() if re.search(rf"\b{x}\b", schedule.formula)}
-        words = schedule.exact_traffic(p.tiled(t, schedule.skips), t).values()
+        words = schedule.exact_traffic(p.tiled(t, skips_tiles(schedule, p)), t).values()
         assert evaluate(read, {**sizes, **used}) == sum(r for r, _ in words)
         assert evaluate(written, {**sizes, **used}) == sum(w for _, w in words)
 
@@ -197,11 +198,11 @@ def test_the_list_fits_a_terminal():
 def test_what_is_found_out(ask):
     rows = {row["schedule"]: row for row in ask("schedules")["schedules"]}
     assert list(rows) == list(SCHEDULES)
-    options = "--lse, --keep-p, --latent, --kv-dtype, --kv-scales, --dropout"
+    options = "--lse, --keep-p, --visit-all, --latent, --mask, --kv-dtype, --kv-scales, --dropout"
     assert rows["flash2"]["options"] == options and rows["standard"]["launches"] == 3
     assert rows["flash1"]["ignores"] == "--lse, --elementwise, --splits, --page-size, --top-k, --key-block"
     assert "--keep-p" in rows["standard"]["ignores"] and "--keep-p" not in rows["small-cache"]["ignores"], "refused"
-    assert "--mask" in rows["block-sparse-q"]["options"] and "--mask" not in rows["flash2"]["options"]
+    assert "--mask" in rows["block-sparse-q"]["options"] and "--visit-all" not in rows["block-sparse-q"]["options"]
     assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
     assert "--elementwise" in rows["standard-tiled"]["options"] and "--count-init" in rows["flash1"]["options"]
     assert rows["flash2"]["CUDA"] == "yes" and rows["matmul-tiled"]["more tiles"] == "depth"

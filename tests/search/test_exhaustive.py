@@ -13,7 +13,7 @@ from footprints import footprints
 from random_masks import random_mask
 
 from iosim import SCHEDULES, Attention, Tiling
-from iosim.core.problem import DENSE, TENSORS
+from iosim.core.problem import DENSE, TENSORS, skips_tiles
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.search import best as best_module
@@ -50,7 +50,7 @@ def random_problem(rng, name, most):
 def bytes_of(schedule, p, tiling):
     """The bytes that a tiling moves, by the hand-derived formula."""
     kinds = {**TENSORS, **schedule.tensors}
-    counts = schedule.exact_traffic(p.tiled(tiling, schedule.skips), tiling)
+    counts = schedule.exact_traffic(p.tiled(tiling, skips_tiles(schedule, p)), tiling)
     return sum(int(sum(pair)) * p.hbm_bytes(kinds[name]) for name, pair in counts.items())
 
 

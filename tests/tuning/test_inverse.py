@@ -185,6 +185,12 @@ def test_the_sentences_on_a_factor(ask):
     )
 
 
+def test_a_csv_without_a_row_has_its_header(iosim):
+    line = ("tune", "--N", 64, "--d", 8, "--schedule", "standard-tiled", "--csv", "--x-floor")
+    never, reached = (iosim(*line, factor).stdout.splitlines() for factor in ("1.01", "3"))
+    assert len(never) == 1 and set(never[0].split(",")) <= set(reached[0].split(",")) and len(reached) > 1
+
+
 def test_a_factor_that_is_never_reached_names_the_nearest(ask):
     said = ask("tune", "--N", 64, "--d", 8, "--x-floor", "1.01", "--schedule", "standard-tiled")
     ratio, M = re.search(r"at no M: the nearest is a factor of ([\d.]+), at M = (\d+) B", said["answer"]).groups()

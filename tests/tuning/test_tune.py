@@ -93,11 +93,20 @@ def test_published_choices(ask):
     assert [key[1:] for key in found if key[0] == "memory-efficient"] == [(64, 128)]
 
 
-def test_with_a_mask_skipping_wins_and_its_published_tiles_are_shown(ask):
-    got = ask("tune", "--N", 512, "--d", 64, "--M", "64KB", "--mask", "causal")
-    named = {r["schedule"]: r["total"] for r in got["results"]}
-    assert got["winner"]["schedule"] == "block-sparse-q" and named["block-sparse-q"] < named["flash2"]
-    assert any(r["schedule"] == "block-sparse-q" and r["Br"] == 128 for r in got["published"])
+def test_with_a_mask_flash2_skips_and_its_published_tiles_do_so(ask):
+    """flash2 with 128x64 tiles reads K and V, 2 d words a key, in 2, 4, 6 and 8 of 8 tiles of 64 keys."""
+    line = ("tune", "--N", 512, "--d", 64, "--M", "64KB", "--mask", "causal")
+    got, every = ask(*line), ask(*line, "--visit-all")
+    skips, visits = ({r["schedule"]: r["total"] for r in found["results"]} for found in (got, every))
+    assert got["winner"]["schedule"] == "flash2" and "block-sparse-q" not in skips and "block-sparse" not in skips
+    assert every["winner"]["schedule"] == "block-sparse-q" and visits["block-sparse-q"] < visits["flash2"]
+    assert skips["flash2"] == visits["block-sparse-q"] and skips["flash1"] == visits["block-sparse"]
+    published = [{(r["schedule"], r["Br"], r["Bc"]): r["total"] for r in found["published"]} for found in (got, every)]
+    words = {n: 2 * 512 * 64 + n * 64 * 2 * 64 for n in (20, 32)}
+    assert published[0]["flash2", 128, 64] == published[1]["block-sparse-q", 128, 64] == words[20]
+    assert published[1]["flash2", 128, 64] == words[32] and len({*published[0]}) == len(got["published"])
+    asked = ask(*line, "--schedule", "flash2,block-sparse-q")
+    assert len(asked["results"]) == 2 and {r["schedule"] for r in asked["published"]} == {"flash2"}
 
 
 def test_without_a_mask_no_schedule_stands_twice(ask):
@@ -413,11 +422,11 @@ def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):
 
 @pytest.mark.parametrize("over", [("--N", 64), ("--M", "2KB", "--N", "16:64:+16")])
 def test_a_crossover_says_which_schedules_skip_nothing_under_a_mask(over, ask, iosim):
-    line = ("crossover", *over, "--d", 8, "--schedule", "flash2,block-sparse")
+    line = ("crossover", *over, "--d", 8, "--schedule", "flash2,block-sparse", "--visit-all")
     note = "flash2 skips nothing under mask causal: its words and FLOPs are those of dense attention"
     assert iosim(*line, "--causal").stderr.startswith(f"note: {note}") and ask(*line)["notes"] == []
     (found,) = ask(*line, "--causal")["notes"]
-    assert found.startswith(note) and "block-sparse-q is flash2 with hidden tiles skipped" in found
+    assert found.startswith(note) and found.endswith("without --visit-all flash2 skips hidden tiles")
 
 
 @pytest.mark.parametrize("args, text", [

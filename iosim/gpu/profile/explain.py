@@ -13,7 +13,7 @@ from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
-from ...core.problem import DENSE, Attention, narrowed
+from ...core.problem import DENSE, Attention, mask_matters, narrowed, skips_tiles
 from ...core.tiling import Tiling
 from ...cuda.warp_split import LANES
 from ...errors import IosimError
@@ -54,7 +54,8 @@ class Explanation:
 
     `alike` are other tiles that predict the same. With `whole_tiles`, ragged tiles are loaded whole, as bulk copies
     (TMA) do. `splits` is the number of blocks that share the keys of a head; then only the first launch is predicted.
-    With `packed`, the query heads of a group are rows of one tile (`--gqa pack`). `share` is the part of the call's
+    With `packed`, the query heads of a group are rows of one tile (`--gqa pack`). With `visit_all`, tiles that the
+    mask hides are loaded, too. `share` is the part of the call's
     loads that kernels of this name make. With `other_grid` the kernel does not have one block for each query
     tile (and split).
     """
@@ -69,20 +70,22 @@ class Explanation:
     whole_tiles: bool = False
     splits: int | None = None
     packed: bool = False
+    visit_all: bool = False
     share: float = 1.0
     other_grid: bool = False
     index_bytes: int = 0
 
     def problem(self, problem: Attention) -> Attention:
         """The problem in the form of this explanation."""
-        p = replace(problem, gqa="pack").packed if self.packed else problem
+        p = replace(problem, visit_all=self.visit_all)
+        p = replace(p, gqa="pack").packed if self.packed else p
         return narrowed(p, splits=self.splits) if self.splits else p
 
     @property
     def label(self) -> str:
-        """The tiles, with splits and packing if there are any."""
+        """The tiles, with splits, packing and visits to hidden tiles if there are any."""
         splits = f"/splits={self.splits}" if self.splits else ""
-        return _tiles(self.tiling) + splits + "/pack" * self.packed
+        return _tiles(self.tiling) + splits + "/pack" * self.packed + "/visit-all" * self.visit_all
 
     @property
     def explains(self) -> bool:
@@ -149,9 +152,9 @@ def explain(
     if INDEXED in kernel.name:
         found = [replace(e, index_bytes=index_bytes(e, kernel, problem)) for e in found]
     found.sort(key=lambda e: (not e.explains, *_unlikely_lists(e), round(abs(e.read_ratio - 1), 6), *_unlikely(e)))
-    merged: dict[tuple[str, bool, int, int], list[Explanation]] = {}
+    merged: dict[tuple[str, bool, bool, int, int], list[Explanation]] = {}
     for e in found:
-        merged.setdefault((e.schedule, e.packed, e.read_bytes, e.write_bytes), []).append(e)
+        merged.setdefault((e.schedule, e.packed, e.visit_all, e.read_bytes, e.write_bytes), []).append(e)
     best = list(merged.values())[:most]
     return kernel, [replace(group[0], alike=_alike(group)) for group in best]
 
@@ -205,23 +208,25 @@ def possible_explanations(
 ) -> Iterator[Explanation | None]:
     """Every attention schedule with every pair of tile sizes, also with packed groups of query heads; None if a
     schedule is for other problems."""
-    for schedule in distinct(problem):
+    for schedule, visited in ways(problem):
         launches = number_of_launches(schedule, problem)
         for packed in (False, True) if packs(problem) else (False,):
             if launches == 2 and problem.mask is DENSE:
                 yield from _split(schedule, problem, kernel, packed)
-            if (schedule.skips and not masked_tiles) or launches != 1:
+            if (skips_tiles(schedule, visited) and not masked_tiles) or launches != 1:
                 continue
             for rows_q, rows_k in product(PROFILE_TILES, PROFILE_TILES):
-                yield _candidate(schedule, problem, Tiling(rows_q, rows_k), kernel, packed)
+                yield _candidate(schedule, visited, Tiling(rows_q, rows_k), kernel, packed)
 
 
-def distinct(problem: Attention) -> list[Schedule]:
-    """The attention schedules with tiles. Without a mask, only the first of those that differ in skipping tiles."""
-    found: dict[tuple[ScheduleText, bool], Schedule] = {}
-    for schedule in SCHEDULES.values():
-        if schedule.family == "attention" and "ideal" not in schedule.rules:
-            found.setdefault((schedule.text, schedule.skips and problem.mask is not DENSE), schedule)
+def ways(problem: Attention) -> list[tuple[Schedule, Attention]]:
+    """The attention schedules with tiles, each with the problem as it may read it: under a mask, one that can visit
+    hidden tiles is there twice. Of those that move the same words, only the first is there."""
+    found: dict[tuple[ScheduleText, bool], tuple[Schedule, Attention]] = {}
+    tiled = [s for s in SCHEDULES.values() if s.family == "attention" and "ideal" not in s.rules]
+    for p in (replace(problem, visit_all=False), replace(problem, visit_all=True)):
+        for schedule in tiled:
+            found.setdefault((schedule.text, mask_matters(schedule, p)), (schedule, p))
     return list(found.values())
 
 
@@ -278,6 +283,7 @@ def _candidate(
         None if measured is None else measured / max(1, predicted.write_bytes),
         whole_tiles=loaded.read_bytes != predicted.read_bytes,
         packed=packed,
+        visit_all=problem.visit_all,
     )
 
 

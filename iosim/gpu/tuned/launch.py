@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.problem import DENSE, Attention
+from ...core.problem import DENSE, Attention, skips_tiles
 from ...core.tiling import Tiling
 from ...errors import InputError, MissingError
+from ...schedules import find
 from .. import device
 from ..arrays import DeviceArray, DeviceArrays, Module, WordCounts
 
@@ -37,7 +38,7 @@ ROWS_K = 128
 PANEL = 64  # 2-byte words: the width of a box swizzled by 128 bytes
 WARP_ROWS = 32  # rows of S that a warp stores at once
 TUNED_FILES = {"flash2": "flash2.cu", "block-sparse-q": "flash2.cu", "standard-tiled": "standard.cu"}
-MASKS = {"block-sparse-q": "causal"}  # the one mask of a schedule's kernel; the other kernels are dense
+MASKS = {"flash2.cu": ("dense", "causal"), "standard.cu": ("dense",)}  # that the kernels of a file have
 TensorMap = np.void  # a CUtensorMap, which CuPy passes by value
 
 
@@ -94,14 +95,16 @@ class TunedKernel:
 def tuned(schedule: str, problem: Attention) -> TunedKernel:
     """The tuned kernels of a schedule; InputError if there are none for the problem."""
     p = problem
-    masked = MASKS.get(schedule, "dense")
+    masks = MASKS.get(TUNED_FILES.get(schedule, ""), ())
+    skips = schedule not in TUNED_FILES or p.mask is DENSE or skips_tiles(find(schedule), p)
     one_launch = TUNED_FILES.get(schedule) == "flash2.cu"
     whole = p.Nk % 8 == 0 and p.Nk <= 65536
     rules = [
         ("--tuned --schedule", schedule, ", ".join(TUNED_FILES), schedule in TUNED_FILES),
         ("--tuned --dtype", p.dtype, "fp16 or bf16", p.dtype in ("fp16", "bf16")),
         ("--tuned --d", p.d, "64 or 128", p.d in (64, 128) and p.dv == p.d),
-        ("--tuned --mask", p.mask, f"{masked} for {schedule}", str(p.mask) == masked),
+        ("--tuned --mask", p.mask, f"{' or '.join(masks)} for {schedule}", str(p.mask) in masks),
+        ("--tuned --visit-all", "given", f"not with --mask {p.mask}", skips),
         ("--tuned --Nk", p.Nk, "a multiple of 8 up to 65536, for rows of whole 16-byte chunks", one_launch or whole),
     ]
     for option, found, allowed, holds in rules:
