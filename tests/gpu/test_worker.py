@@ -248,7 +248,10 @@ def test_what_travels_is_rounded_between_tiles(tensor):
     travels = accuracy.baseline(np, q, k, v, accuracy.Rounded(half, lambda x: x, 20, travels={tensor}))
     errors = [accuracy.largest_error(np, x, exact) for x in (stays, travels)]
     assert 1.05 * errors[0] < errors[1] < 0.1, errors
-    in_fp32 = [accuracy.baseline(np, q, k, v, accuracy.Rounded(lambda x: x, lambda x: x, 20, travels=t)) for t in ((), {tensor})]
+    in_fp32 = [
+        accuracy.baseline(np, q, k, v, accuracy.Rounded(lambda x: x, lambda x: x, 20, travels=t))
+        for t in ((), {tensor})
+    ]
     assert accuracy.largest_error(np, *in_fp32) < 2e-5, "without a narrow type nothing changes"
 
 

@@ -100,9 +100,7 @@ SHARED = {"cli", "options", "answer", "command", "load", "notes"}  # no commands
 
 
 def test_all_commands_are_in_the_table():
-    assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__", *SHARED} == set(
-        COMMANDS
-    )
+    assert {path.stem for path in (ROOT / "iosim" / "commands").glob("*.py")} - {"__init__", *SHARED} == set(COMMANDS)
 
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -123,7 +121,9 @@ def test_a_newcomer_finds_what_is_named():
     found = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
     assert len(found) >= 3
     assert [
-        (name, file) for name, file in found if not re.search(rf"(def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.M)
+        (name, file)
+        for name, file in found
+        if not re.search(rf"(def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.M)
     ] == []
 
 

@@ -60,8 +60,13 @@ EXAMPLES = {
         f"{SIZES} --M 4KB --stages 2 --mask causal --least-blocks 2",
     ],
     "tune --curve": [SIZES, f"{SIZES} --M 1KB:4KB", f"{SIZES} --schedule split-kv --least-blocks 2"],
-    "tune --at-most": [f"16KB {SIZES}", f"1KB {SIZES}", f"4KB {SIZES} --hardware t4",
-                       f"8KB {SIZES} --schedule split-kv,small-cache", f"5KB {SIZES} --schedule linear"],
+    "tune --at-most": [
+        f"16KB {SIZES}",
+        f"1KB {SIZES}",
+        f"4KB {SIZES} --hardware t4",
+        f"8KB {SIZES} --schedule split-kv,small-cache",
+        f"5KB {SIZES} --schedule linear",
+    ],
     "tune --x-floor": [f"2 {SIZES}", f"1.5 {SIZES} --hardware t4", f"1.01 {SIZES} --schedule standard-tiled"],
     "check": [
         "--N 8 --d 4 --tiles 4x4",

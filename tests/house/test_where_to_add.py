@@ -29,7 +29,12 @@ class Copy:
 
     def python(self, *args, code=0):
         """What `python *args` prints in the copy. It must end with this exit code."""
-        env = {"PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin", "COLUMNS": "120"}
+        env = {
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "PATH": "/usr/bin:/bin",
+            "COLUMNS": "120",
+        }
         command = [sys.executable, *map(str, args)]
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == code, done.stdout + done.stderr
@@ -45,12 +50,12 @@ def copy(tmp_path):
     return Copy(tmp_path / "copy")
 
 
-EVEN = '''    Row(
+EVEN = """    Row(
         "even",
         lambda x, y, n, shift: y % 2 == 0,
         "y is even",
     ),
-'''
+"""
 EVERY_OTHER = """
 import numpy as np
 import iosim
@@ -90,17 +95,19 @@ def test_a_mask_atom_is_one_row(copy):
     assert "even" in copy.iosim("count", "--help")
     assert "did you mean 'even'" in copy.iosim("count", "--N", "64", "--d", "8", "--mask", "evne", code=2)
     assert "`even` or `even:b`" in copy.iosim("count", "--N", "64", "--d", "8", "--mask", "even:3", code=2)
-    copy.iosim("check", "--N", "24", "--d", "4", "--tiles", "4x3", "--mask", "causal&even", "--schedule", "block-sparse-q")
+    copy.iosim(
+        "check", "--N", "24", "--d", "4", "--tiles", "4x3", "--mask", "causal&even", "--schedule", "block-sparse-q"
+    )
     copy.python("tests/masks/test_atoms.py")  # writes the page
     assert "| `even` | y is even | |" in (copy.folder / "docs" / "masks.md").read_text()
     copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/masks/test_atoms.py")
     assert len(copy.edited) == 1
 
 
-HALF = '''HALF = Option("half", PASSES, "Store O this many times more (default: 0).", 0, metavar="COUNT", also=("halve",))
+HALF = """HALF = Option("half", PASSES, "Store O this many times more (default: 0).", 0, metavar="COUNT", also=("halve",))
 
 
-'''
+"""
 KEYWORD = """
 import iosim
 
@@ -125,7 +132,9 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     assert "--half COUNT" in copy.iosim("count", "--help") and "--half COUNT" in copy.iosim("sweep", "--help")
     assert "half" in copy.iosim(*count, "flash2", "--half", "2", "--csv").splitlines()[0].split(",")
     assert '"half": 2' in copy.iosim(*count, "flash2", "--half", "2", "--json")
-    assert "--half changes nothing with --schedule flash1; it is for flash2" in copy.iosim(*count, "flash1", "--half", "2")
+    assert "--half changes nothing with --schedule flash1; it is for flash2" in copy.iosim(
+        *count, "flash1", "--half", "2"
+    )
     assert "did you mean '--half'" in copy.iosim(*count, "flash2", "--halve", "2", code=2)
     assert "--half: found '-1'" in copy.iosim(*count, "flash2", "--half", "-1", code=2)
     assert "--half" in copy.iosim("schedules", "flash2")
@@ -142,7 +151,9 @@ WORDS = '    Column("words_per_flop", "number", "words/flop", ".4f", of=lambda r
 def test_a_column_is_one_row(copy):
     copy.insert("iosim/counting/result.py", '    Column("ratio_to_bound", "number"', WORDS)
     for command in ("count", "sweep"):
-        head, line = copy.iosim(command, "--N", "64", "--d", "8", "--tiles", "8x8", "--schedule", "flash2", "--csv").split()
+        head, line = copy.iosim(
+            command, "--N", "64", "--d", "8", "--tiles", "8x8", "--schedule", "flash2", "--csv"
+        ).split()
         row = dict(zip(head.split(","), line.split(","), strict=True))
         assert float(row["words_per_flop"]) == int(row["total"]) / int(row["flops"])
     assert "words/flop" in copy.iosim("count", "--N", "64", "--d", "8", "--M", "4KB")

@@ -59,7 +59,9 @@ def test_choices_are_what_they_should_be():
         index, results = found["index"], found["results"]
         assert all(len(set(row)) == p.top_k for row in index.tolist()) and (index < p.Nk // p.key_block).all()
         uses = np.unique(index, return_counts=True)[1]
-        assert len(uses) == selected.chosen_blocks(p) and sorted(uses)[1:] == [selected.choices_each(p)] * (len(uses) - 1)
+        assert len(uses) == selected.chosen_blocks(p) and sorted(uses)[1:] == [selected.choices_each(p)] * (
+            len(uses) - 1
+        )
         assert (found["queries"][results] == np.arange(selected.choices(p))[:, None]).all()
         assert (found["blocks"][results // selected.choices_each(p)] == index).all()
 
@@ -146,7 +148,9 @@ def test_a_mistake_is_caught(name, mistake, caught_by, monkeypatch):
     def own_place(chip, p, x, i):
         for b in chip.tiles(p.top_k, 1):
             chip.load("results", x, b)
-            yield selected.Moved(selected.choice_results(p), i, ((p.choice_rows, b), (p.choice_rows * (p.top_k - 1), x), (1, i)))
+            yield selected.Moved(
+                selected.choice_results(p), i, ((p.choice_rows, b), (p.choice_rows * (p.top_k - 1), x), (1, i))
+            )
 
     where, changed = {"block 0": ("keys_of", first_block), "blocks twice": ("block_tiles", twice),
                       "own place": ("results_of", own_place)}[mistake]  # fmt: skip

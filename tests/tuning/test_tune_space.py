@@ -73,7 +73,9 @@ def test_every_number_of_shares_is_chosen_from_once(multiple):
     for Nk in (1, 7, 12, 40):
         p = Attention(1, 4, Nk=Nk)
         found = [o["splits"] for o in choices(SCHEDULES["split-kv"], p, multiple, ())]
-        assert found == sorted({decode.shares(with_option(p, splits=q.splits)) for q in allowed("split-kv", p, multiple)})
+        assert found == sorted(
+            {decode.shares(with_option(p, splits=q.splits)) for q in allowed("split-kv", p, multiple)}
+        )
 
 
 @pytest.mark.parametrize("name, M", [("split-kv", 600), ("paged", 500), ("split-kv", 100_000)])
