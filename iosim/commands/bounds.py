@@ -21,5 +21,5 @@ def command(asked: Asked, output: Output) -> None:
     """
     from ..tuning.proven import bounds
 
-    fields = asked.fields
-    answer_all([(label, bounds(M=size, **fields)) for label, size in asked.places], output)
+    fields = {"paper_model": asked.choice.paper_model, **asked.fields}
+    answer_all([(place.label, bounds(**place.fields, **fields)) for place in asked.places], output)

@@ -12,6 +12,7 @@ from .options import (
     alone,
     gathered,
     memory_options,
+    multiple_option,
     outputs,
     own_option,
     problem_asked,
@@ -48,6 +49,7 @@ class Simulated(NamedTuple):
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")
+@multiple_option
 @schedule_option("Schedules, as a,b or repeated; iosim schedules lists them (default: flash1).")
 @variant_options
 @own_option("granularity", "The unit of accesses and evictions: line, word or tile.")
@@ -85,12 +87,12 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
         caches = simulated.caches(sizes_of(choice.M, choice.hardware, word), word)
         answer_all([({}, cache_of_file(trace, word, caches))], output)
         return
-    p, places = asked.problem, asked.places
+    p, under, places = asked.problem, asked.under, asked.places
     sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
     one = sizes[0] if len(sizes) == 1 else None
     parts = []
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
     for (label, own), schedule in product(apart or [({}, sizes)], find_all(choice.schedules or "flash1")):
-        found = cache_of(p, schedule, choice.rule, one, simulated.caches(own, p.word_bytes))
+        found = cache_of(p, schedule, choice.rule, one, simulated.caches(own, p.word_bytes), under)
         parts.append(({**label, "schedule": schedule.name}, found))
     answer_all(parts, output)

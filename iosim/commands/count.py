@@ -36,9 +36,5 @@ def command(asked: Asked, detail: bool, output: Output) -> None:
     """
     from ..counting.count import count
 
-    fields, places, choice = asked.fields, asked.places, asked.choice
-    multiple, parts = choice.multiple, []
-    for label, size in places:
-        found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=multiple, **fields)
-        parts.append((label, replace(found, detail=detail)))
-    answer_all(parts, output)
+    parts = [(place.label, count(**asked.at(place), **asked.fields)) for place in asked.places]
+    answer_all([(label, replace(found, detail=detail)) for label, found in parts], output)

@@ -49,6 +49,5 @@ def command(asked: Asked, output: Output) -> None:
 
     choice = asked.choice
     given: Fields = {name: text for name, text in asked.given.items() if text is not None}
-    given |= {"M": choice.M, "hardware": choice.hardware}
-    given |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple}
+    given |= {name: value for name, value in choice._asdict().items() if name != "tiles"}
     answer_all([({}, crossover(**given))], output)

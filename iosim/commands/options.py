@@ -258,15 +258,22 @@ def size_option(more: str = "", kind: Kind = SIZE) -> Decorator:
 sram_option = size_option()
 
 
+PAPER_MODEL = "With --hardware: take M alone, with accumulators of --dtype and tiles of any size, as in the papers."
+
+
 def hardware_option(text: str) -> Decorator:
-    """The option --hardware of a command that also has --M."""
+    """The option --hardware of a command that also has --M, and --paper-model, which leaves out what it implies."""
     also = ("gpu", "device", "hw", "chip")
-    return text_option("--hardware", text, metavar="NAME", heading=MEMORY, kind=HARDWARE, also=also)
+    named = text_option("--hardware", text, metavar="NAME|FILE", heading=MEMORY, kind=HARDWARE, also=also)
+    return options(named, flag_option("--paper-model", PAPER_MODEL, MEMORY))
+
+
+TAKE_M = "Take M, fp32 accumulators and tiles of 16s from a preset, as h100, or a FILE.toml; see iosim hardware."
 
 
 def memory_with(size: Decorator) -> Decorator:
     """The options --M, as given, and --hardware."""
-    return options(size, hardware_option("Take M from a preset, as h100, or a FILE.toml; see iosim hardware."))
+    return options(size, hardware_option(TAKE_M))
 
 
 memory_options = memory_with(sram_option)
@@ -286,8 +293,7 @@ def tiles_option(text: str, default: str | None = None) -> Decorator:
 
 multiple_option = text_option(
     "--tile-multiple",
-    "Use only tile sizes that are multiples of this.",
-    "1",
+    "Use only tile sizes that are multiples of this (default: 1, or 16 with --hardware).",
     metavar="COUNT",
     heading=CHOICE,
     kind=COUNT,
@@ -348,7 +354,7 @@ def alone(asked: Asked, allowed: Collection[str] = ()) -> None:
     beside = {
         **asked.given,
         "tiles": choice.tiles,
-        "tile_multiple": choice.tile_multiple not in (1, "1"),
+        "tile_multiple": choice.tile_multiple,
         "schedule": choice.schedules,
         "M": choice.M,
         "hardware": choice.hardware,

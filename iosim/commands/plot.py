@@ -81,7 +81,7 @@ def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path
 
     format_of(path)
     values: Fields = {name: value for name, value in asked.given.items() if value not in (None, False)}
-    values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, ())}
+    values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
     if vain := unused(picture, values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
     found = plot(rows, **columns._asdict(), picture=picture, path=path, **values)

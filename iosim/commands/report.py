@@ -46,14 +46,16 @@ def page_text(asked: Asked, trace: str | None) -> str:
     from ..counting.count import count
     from ..pictures.page import page
     from ..pictures.traffic import traffic_chart
+    from .answer import say
 
-    values, size, choice = asked.fields, asked.memory, asked.choice
-    if size is None:
+    choice, under = asked.choice, asked.under
+    if asked.memory is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
-    found = count(M=size, schedules=choice.schedules, tiles=choice.tiles, tile_multiple=choice.multiple, **values)
-    axes = {name: value for name, value in values.items() if value not in (None, False)}
-    chart = traffic_chart(axes, choice.schedules, choice.tiles, choice.multiple, found.M_bytes)
-    return page(found, chart, sys.argv[1:], choice.rule, choice.multiple, choice.hardware)
+    found = count(**choice._asdict(), **asked.fields)
+    axes = {name: value for name, value in under.options.items() if value not in (None, False)}
+    chart = traffic_chart(axes, choice.schedules, choice.tiles, under.multiple, found.M_bytes)
+    say(under.notes)
+    return page(found, chart, sys.argv[1:], choice.rule, choice.hardware)
 
 
 @named_command("report", needs=WITHOUT_TRACE, usual="core")

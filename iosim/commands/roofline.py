@@ -47,10 +47,10 @@ def command(asked: Asked, decode: bool, output: Output) -> None:
     fields, choice = asked.fields, asked.choice
     if choice.hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
-    fields |= {"tile_multiple": choice.multiple, "schedules": choice.schedules, "tiles": choice.tiles}
+    fields |= choice._replace(M=None, hardware=None)._asdict()
     names, parts = names_of(choice.hardware), []
     check_registers(asked.given, names)
-    for name, (label, size) in product(names, memories(asked.given, choice.M, None)):
-        found = roofline.roofline(hardware=name, M=size, decode=decode, **fields)
-        parts.append(({**({"hardware": name} if len(names) > 1 else {}), **label}, found))
+    for name, place in product(names, memories(asked.given, choice.M, None)):
+        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode)
+        parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))
     answer_all(parts, output)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
 from ..counting.given import Asked
@@ -40,5 +42,9 @@ def command(name: str | None, asked: Asked, output: Output) -> None:
         answer_all([({}, Schedules())], output)
         return
     schedule = find(name)
-    sizes = sizes_of(schedule, asked.problem, asked.choice.rule, asked.M_bytes) if sized else None
-    answer_all([({}, schedule_answer(schedule, sizes))], output)
+    if not sized:
+        answer_all([({}, schedule_answer(schedule))], output)
+        return
+    under = asked.under
+    sizes = sizes_of(schedule, asked.problem, asked.choice.rule, asked.M_bytes, under.multiple)
+    answer_all([({}, replace(schedule_answer(schedule, sizes), notes=under.notes))], output)

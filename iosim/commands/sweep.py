@@ -67,7 +67,8 @@ class Question(NamedTuple):
     M: str | None
     hardware: str | None
     schedules: tuple[str, ...]
-    tile_multiple: str
+    tile_multiple: str | None
+    paper_model: bool
 
     @property
     def command(self) -> str:
@@ -82,15 +83,16 @@ class Question(NamedTuple):
         from ..counting.columns import every_column
         from ..counting.sweep_file import sweep_of
 
-        chips, counted, roofs = names_of(self.hardware), self.command == COUNTED, self.command == "roofline"
-        size = memory(self.M, chips[0] if chips and not roofs else None)
-        if chips and (len(chips) > 1 or not counted):
-            size, given = size if roofs else None, {**given, "hardware": self.hardware}
+        counted, size = self.command == COUNTED, self.M
+        given = {**given, "hardware": self.hardware, "paper_model": self.paper_model}
+        for name in names_of(self.hardware):
+            memory(None if self.command == "roofline" else size, name)
         known, ask = every_column() if counted else (), partial(asking, self.command)
         plan = sweep_of(self.config, given, size, self.schedules, self.tile_multiple, known, tuple(OWN), ask)
         asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
         tiles = [tiles_text(rule) for rule in plan.tiles]
-        check_read(asked, plan.schedules, multiple_of=tiles if plan.multiples != [1] else None)
+        searched = plan.multiples != [1] and not plan.implied
+        check_read(asked, plan.schedules, multiple_of=tiles if searched else None)
         return plan
 
 
@@ -185,7 +187,7 @@ def command(
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
-    say(notes_on_masks(plan))
+    say([*plan.notes, *notes_on_masks(plan)])
     from ..sweeps.identity import inputs_of
     from ..sweeps.parts import Work
     from ..sweeps.run import executor_of

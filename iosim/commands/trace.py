@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..counting.given import Asked
+from .answer import say
 from .command import D, N, named_command
 from .options import (
     format_option,
@@ -38,12 +39,14 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     from ..schedules import find_all
     from ..tracing import event_file
 
-    p, choice, M_bytes = asked.problem, asked.choice, asked.M_bytes
+    p, choice, M_bytes, under = asked.problem, asked.choice, asked.M_bytes, asked.under
     kind = event_file.event_format(kind, path, as_json, as_csv)
-    runs = [event_file.one_head_run(s, p, choice.rule, M_bytes) for s in find_all(choice.schedules or "flash2")]
+    schedules = find_all(choice.schedules or "flash2")
+    runs = [event_file.one_head_run(s, p, choice.rule, M_bytes, under.multiple) for s in schedules]
     for run in runs:  # before anything is on stdout
         event_file.check_length(event_file.count_events(*run).total)
     columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)
+    say(under.notes)
     seen = path in (None, "-") and sys.stdout.isatty()  # the events themselves show the progress
     with under_way(quiet=seen) as progress:
         event_file.write_events(lambda emit: event_file.emit_runs(runs, emit, progress), path, kind, columns)

@@ -57,7 +57,7 @@ def command(
     """
     from ..studies.training import training
 
-    fields = asked.fields
-    fields |= {"tile_multiple": asked.choice.multiple, "tiles": asked.choice.tiles, "backward_tiles": backward_tiles}
+    choice, fields = asked.choice, {**asked.fields, "backward_tiles": backward_tiles}
+    fields |= {"tiles": choice.tiles, "tile_multiple": choice.tile_multiple, "paper_model": choice.paper_model}
     fields |= {"combinations": combinations, "unfused": () if unfused is None else unfused}
-    answer_all([(label, training(M=size, **fields)) for label, size in asked.places], output)
+    answer_all([(place.label, training(**place.fields, **fields)) for place in asked.places], output)

@@ -30,7 +30,6 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.problem import Attention
     from ..counting.given import Fields
 
 WAYS, GOALS = ("traffic", "time"), ("at_most", "x_floor")
@@ -93,16 +92,16 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     from ..tuning import least as tune
     from ..units import parse_count
 
-    fields, choice, multiple = asked.fields, asked.choice, asked.choice.multiple
+    fields, choice = asked.fields, asked.choice
     blocks = 1 if way.least_blocks is None else parse_count(way.least_blocks, "--least-blocks")
     if way.by not in (None, *WAYS):
         raise InputError("--by", way.by, " or ".join(WAYS), suggestion(str(way.by), WAYS))
     if way.by == "time":
         goals = {flag_of(name): goal for name, goal in way.goals.items()}
         check_time({"--M": choice.M, "--least-blocks": way.least_blocks, "--curve": way.curve or None, **goals})
-        show_fastest(asked.problem, choice, multiple, output)
+        show_fastest(asked, output)
         return
-    fields |= {"schedules": choice.schedules, "tile_multiple": multiple, "least_blocks": blocks}
+    fields |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple, "least_blocks": blocks}
     if way.goals:
         show_least_M(way, choice, fields, output)
         return
@@ -111,7 +110,8 @@ def command(asked: Asked, way: Way, output: Output) -> None:
         answer_all([({}, replace(tune.curve(M=choice.M, **fields), every=way.every))], output)
         return
     check_step(choice.M)
-    found = ((label, tune.tune(M=one_size(size), **fields)) for label, size in asked.places)
+    fields |= {"paper_model": choice.paper_model}
+    found = ((place.label, tune.tune(**place.fields, **fields)) for place in asked.places)
     answer_all([(label, replace(best, every=way.every)) for label, best in found], output)
 
 
@@ -122,15 +122,9 @@ def show_least_M(way: Way, choice: Choice, fields: Fields, output: Output) -> No
     check_goal(list(way.goals), {"--M": choice.M, "--curve": way.curve or None})
     names = names_of(choice.hardware)
     chips: list[Fields] = [{"hardware": name} for name in names] or [{}]
+    fields |= {"paper_model": choice.paper_model}
     found = [replace(least_M(**chip, **way.goals, **fields), every=way.every) for chip in chips]
     answer_all([(chip if len(names) > 1 else {}, one) for chip, one in zip(chips, found, strict=True)], output)
-
-
-def one_size(size: str | int | None) -> str | int:
-    """The M to search at. Raises InputError without one."""
-    if size is None:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for all of them")
-    return size
 
 
 def check_step(sizes: str | None) -> None:
@@ -146,21 +140,26 @@ def check_time(others: Mapping[str, object]) -> None:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
 
 
-def show_fastest(p: Attention, choice: Choice, multiple: int, output: Output) -> None:
+def show_fastest(asked: Asked, output: Output) -> None:
     """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
     from ..progress import under_way
     from ..studies.fastest import Fastest
     from ..studies.fastest_tiles import fastest
 
+    choice, under = asked.choice, asked.under
     if choice.hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
     names, parts = names_of(choice.hardware), []
     for name in names:
         with under_way() as tell:
             found = fastest(
-                p, name, choice.schedules, multiple, lambda share: tell(f"{share:.0%} of the predictions are made")
+                asked.problem,
+                name,
+                choice.schedules,
+                under.multiple,
+                lambda share: tell(f"{share:.0%} of the predictions are made"),
             )
-        parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found)))
+        parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found, under.notes)))
     answer_all(parts, output)
 
 

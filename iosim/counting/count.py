@@ -16,8 +16,9 @@ from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, require
 from ..search.best import best_tiles, footprint, footprint_of
-from ..units import parse_bytes, parse_count
+from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
+from .conditions import conditions
 from .given import memory
 from .report import Report
 from .result import Result
@@ -40,9 +41,10 @@ def count(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
     tiles: TilesAsked | None = None,
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Report:
@@ -51,7 +53,8 @@ def count(
     - `N`, `d`: queries, and the head dimension.
     - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
       words (`51200el`). It may be left out if `tiles` are sizes.
-    - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file.
+    - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file. It implies fp32 accumulators and `best` tiles in
+      multiples of 16, as its kernels have them. What is given wins, and `paper_model` leaves both out.
     - `schedules`: names or Schedules, as `["flash1", mine]`, or `"flash1,flash2"`. By default they are standard,
       standard-tiled, flash1 and flash2, and under a mask with `visit_all` block-sparse and block-sparse-q as well.
     - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
@@ -62,21 +65,21 @@ def count(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    taken = ("N", "d", "M", "hardware", "schedules", "tiles", "tile_multiple", "mask")
+    taken = ("N", "d", "M", "hardware", "paper_model", "schedules", "tiles", "tile_multiple", "mask")
     check_names("count", options, taken)
-    problem, M, asked = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware), read_tiles(tiles)
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
-    parse_count(tile_multiple, "--tile-multiple")
     chosen = find_all(schedules) or default_schedules(problem)
     if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     results = [
-        run(schedule, rule, problem, M_bytes, tile_multiple)
+        run(schedule, rule, problem, M_bytes, under.multiple)
         for schedule in chosen
         for rule in rules_of(schedule, asked, problem)
     ]
     text = None if asked is None else tiles_text(asked)
-    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text)
+    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
@@ -139,7 +142,9 @@ def check_sizes(schedule: Schedule, tiling: Tiling) -> None:
         raise InputError("--tiles", tiles_text(tiling), allowed_sizes(schedule.more_tiles))
 
 
-def one_tiling(schedule: Schedule, tiles: Rule | None, which: int, p: Attention, M_bytes: int | None) -> Tiling:
+def one_tiling(
+    schedule: Schedule, tiles: Rule | None, which: int, p: Attention, M_bytes: int | None, multiple: int = 1
+) -> Tiling:
     """The tiles of one run: those asked for, else those of the schedule's first (0) or last (-1) rule.
 
     Raises InputError if they need M and it is not given, or if nothing fits.
@@ -147,7 +152,7 @@ def one_tiling(schedule: Schedule, tiles: Rule | None, which: int, p: Attention,
     rule = rules_of(schedule, tiles, p)[which]
     if M_bytes is None and rule in TILE_RULES:
         raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, 1)
+    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple)
     if tiling is None:
         raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     return tiling

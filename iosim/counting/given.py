@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..core.options import find_option
 from ..errors import InputError
 from ..options import FLAG, MASK
+from .conditions import Conditions, conditions
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -52,14 +53,12 @@ class Choice(NamedTuple):
     hardware: str | None = None
     schedules: tuple[str, ...] = ()
     tiles: str | None = None
-    tile_multiple: str | int = 1
+    tile_multiple: str | int | None = None
+    paper_model: bool = False
 
-    @property
-    def multiple(self) -> int:
-        """The number that the sizes of `best` tiles are multiples of."""
-        from ..units import parse_count
-
-        return parse_count(self.tile_multiple, "--tile-multiple")
+    def under(self, options: Mapping[str, object]) -> Conditions:
+        """The conditions of a problem with these options."""
+        return conditions(self.hardware, options, self.tile_multiple, self.paper_model, self.tiles)
 
     @property
     def rule(self) -> Rule | None:
@@ -70,10 +69,17 @@ class Choice(NamedTuple):
 
 
 class Place(NamedTuple):
-    """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes."""
+    """One SRAM of a question. `label` tells it from the others. `M` is its size, as a string or in bytes, and
+    `hardware` the GPU that has it."""
 
     label: dict[str, object]
     M: str | int | None
+    hardware: str | None = None
+
+    @property
+    def fields(self) -> Fields:
+        """What a function is given: the SRAM, or the GPU whose SRAM it is."""
+        return {"M": self.M} if self.hardware is None else {"hardware": self.hardware}
 
 
 class Asked(NamedTuple):
@@ -88,14 +94,25 @@ class Asked(NamedTuple):
         return counts(self.given)
 
     @property
+    def under(self) -> Conditions:
+        """The conditions of the question."""
+        return self.choice.under(self.fields)
+
+    @property
     def problem(self) -> Attention:
-        """The problem."""
-        return problem(self.given)
+        """The problem, under the conditions of the question."""
+        from ..core.problem import Attention
+
+        return Attention(**self.under.options)
 
     @property
     def places(self) -> list[Place]:
         """The SRAMs; one without a size if none was given."""
         return memories(self.given, self.choice.M, self.choice.hardware)
+
+    def at(self, place: Place) -> Fields:
+        """What is counted of the problem in one SRAM: the arguments of a function."""
+        return self.choice._replace(M=None, hardware=None)._asdict() | place.fields
 
     @property
     def memory(self) -> str | None:
@@ -118,10 +135,10 @@ def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
     names = names_of(hardware)
     check_registers(given, names)
     if len(names) > 1:
-        return [Place({"hardware": name}, memory(M, name)) for name in names]
+        return [Place({"hardware": name}, memory(M, name), name) for name in names]
     size = memory(M, hardware)
     if size is None or not several(size):
-        return [Place({}, size)]
+        return [Place({}, size, hardware)]
     word = dtype_bytes(str(given.get("dtype") or "fp16"))
     sizes = parse_axis(size, "--M", lambda text: parse_bytes(text, word))
     return [Place({"M_bytes": size} if len(sizes) > 1 else {}, size) for size in sizes]

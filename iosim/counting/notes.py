@@ -146,14 +146,15 @@ def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
 # ---------------------------------------------------------------- the least SRAM
 
 
-def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result]) -> list[str]:
+def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result], multiple: int = 1) -> list[str]:
     """A note if no result of a count fits in M."""
     if M_bytes is None or not results or any(r.fits is not False for r in results):
         return []
     names = dict.fromkeys(r.schedule for r in results)
-    needs = {name: least_bytes(name, problem) for name in names if "ideal" not in SCHEDULES[name].rules}
+    needs = {name: least_bytes(name, problem, multiple) for name in names if "ideal" not in SCHEDULES[name].rules}
     tried = [
-        f"{name} with 1x1 tiles needs {format_bytes(needs[name])}" for name in sorted(needs, key=needs.__getitem__)
+        f"{name} with {multiple}x{multiple} tiles needs {format_bytes(needs[name])}"
+        for name in sorted(needs, key=needs.__getitem__)
     ]
     text = f"nothing fits in {format_bytes(M_bytes)}"
     if needs and min(needs.values()) <= M_bytes:
@@ -164,6 +165,6 @@ def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result
     return [text]
 
 
-def least_bytes(name: str, problem: Attention) -> int:
-    """The shared memory in bytes that a schedule needs with the smallest tiles."""
-    return int(footprint(SCHEDULES[name], problem.packed, Tiling(1, 1)).smem_bytes)
+def least_bytes(name: str, problem: Attention, multiple: int = 1) -> int:
+    """The shared memory in bytes that a schedule needs with the smallest tiles of this multiple."""
+    return int(footprint(SCHEDULES[name], problem.packed, Tiling(multiple, multiple)).smem_bytes)

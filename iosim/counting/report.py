@@ -14,6 +14,7 @@ from ..tables import excess
 from .asked import asked, header
 from .bounds import as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
+from .conditions import PAPER, Conditions
 from .notes import notes_on_mask, notes_on_tiles, room_notes
 from .result import MORE_TILES, MOVES, NEEDS, PLACES, RESULT, least_of
 from .sentence import answer_lines, answer_of, winners
@@ -45,6 +46,8 @@ class Report(Answer):
     """The tiles that were asked for: `paper`, `best`, or Br x Bc; None for the rules of each schedule."""
     detail: bool = False
     """Whether the rows are those of each tensor and of each launch."""
+    under: Conditions = PAPER
+    """The conditions of the count, of which only the multiple of best tiles and the notes are read."""
 
     @property
     def M_words(self) -> int | None:
@@ -120,10 +123,12 @@ class Report(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use. Only those
+        """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
+        cannot use. Only those
         who ask for the best tiles alone hear of tensor cores."""
         tiles = notes_on_tiles(self) if self.tiles == "best" else []
-        return [*notes_on_mask(self), *tiles, *room_notes(self.problem, self.M_bytes, self.results)]
+        room = room_notes(self.problem, self.M_bytes, self.results, self.under.multiple)
+        return [*self.under.notes, *notes_on_mask(self), *tiles, *room]
 
 
 DETAIL: Columns[Row] = (

@@ -17,6 +17,7 @@ from ..options import Option, flag_of
 from ..schedules import Schedule, find, find_all
 from ..units import parse_axis, parse_bytes, parse_count
 from .columns import COLUMNS, every_column, more_columns
+from .conditions import conditions
 from .count import check_sizes, default_schedules, rules_of
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ class Sweep:
     those of `Attention` at each point of their axes. `columns` are the columns to show, in order. If it is empty, the
     results and all columns on which they depend are shown.
     `hardware` names the presets whose M are in `sizes`. `own` are axes of options that `count` lacks, for a sweep of
-    another command.
+    another command. `notes` are those on what `hardware` implies, and `implied` says whether
+    it is the multiple of tiles.
     """
 
     sizes: dict[str, list[int] | None]
@@ -56,6 +58,8 @@ class Sweep:
     columns: tuple[str, ...] = ()
     hardware: tuple[str, ...] = ()
     own: dict[str, Sequence[object]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    implied: bool = False
 
     @property
     def points_of_options(self) -> int:
@@ -106,17 +110,19 @@ class Asking(NamedTuple):
 
 
 def build(
-    values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = 1,
-    columns: tuple[str, ...] = (), asking: Asking | None = None, **options: AxisValue,
+    values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = None,
+    columns: tuple[str, ...] = (), asking: Asking | None = None, paper_model: object = False, **options: AxisValue,
 ) -> Sweep:  # fmt: skip
     """The sweep over axes (AXES) and options of `Attention`. Those options and `tile_multiple` are axes too.
 
-    `asking` holds the additions for a sweep of another command than `count`.
+    `asking` holds the additions for a sweep of another command than `count`. With `hardware` every point has the
+    conditions of a GPU, unless there is `paper_model`.
 
     Raises InputError, which names the option, for any fault.
     """
     axes = {name: option_axis(option, options.pop(name)) for name in list(options) if (option := axis_named(name))}
-    given_multiples = count_axis("tile_multiple", tile_multiple)
+    given_multiples, chips = count_axis("tile_multiple", tile_multiple), split(values.get("hardware"))
+    under = conditions(chips, values, given_multiples[0], paper_model is True, tiles)
     points = [{**options, **dict(zip(axes, point, strict=True))} for point in product(*axes.values())]
     sizes: dict[str, list[int] | None] = {name: read_counts(values, name) for name in NUMBERS}
     for name in ("N", "d"):
@@ -125,16 +131,17 @@ def build(
     dtypes = split(values.get("dtype")) or ["fp16"]
     accumulators: Sequence[str | None] = split(values.get("acc_dtype")) or [None]
     masks = read_masks(values.get("mask"))
-    multiples = [parse_count(cast("int", multiple), "--tile-multiple") for multiple in given_multiples]
-    chips = split(values.get("hardware"))
+    multiples = [parse_count(multiple or under.multiple, "--tile-multiple") for multiple in given_multiples]
+    each = [under.of(dtype, {"acc_dtype": acc}) for dtype, acc in product(dtypes, accumulators)]
     if chips and values.get("M") is not None and not (asking and asking.M_of_each):
         raise InputError("--M", values["M"], "one of --M, --hardware")
     given_M = read_memory(values.get("M"), dtypes)
     sizes["M"] = read_presets(chips, given_M) if chips else given_M
     sweep = Sweep(
-        sizes, list(product(dtypes, accumulators)), masks, multiples, points,
+        sizes, [(own["dtype"], own["acc_dtype"]) for own in each], masks, multiples, points,
         tuple(schedule_names(schedules)), tuple(read_rules(tiles)), columns,
         tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
+        under.notes, given_multiples == [None],
     )  # fmt: skip
     check_sweep(sweep, needs_M=asking is None)
     return sweep

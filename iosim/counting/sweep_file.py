@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .sweep_axes import Asking, Sweep
 
 
-OTHER_KEYS = ("M", "hardware", "tiles", "tile_multiple", "schedule", "columns")
+OTHER_KEYS = ("M", "hardware", "paper_model", "tiles", "tile_multiple", "schedule", "columns")
 
 TomlTable = dict[str, object]
 """The values of a TOML table, by key."""
@@ -52,7 +52,7 @@ def read_sweep(file: str, own_keys: Sequence[str]) -> TomlTable:
     for key, value in table.items():
         if key not in known:
             raise InputError(f"{file}: key", key, ", ".join(known), suggestion(key, known))
-        if key in options and options[key].kind is FLAG and not isinstance(value, bool):
+        if (key == "paper_model" or (key in options and options[key].kind is FLAG)) and not isinstance(value, bool):
             raise InputError(f"{file}: {key}", value, "true or false")
         if not isinstance(value, str | int | bool | list) or (
             isinstance(value, list) and not all(isinstance(v, str | int) for v in value)
@@ -62,7 +62,7 @@ def read_sweep(file: str, own_keys: Sequence[str]) -> TomlTable:
 
 
 def sweep_of(
-    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str,
+    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str | None,
     known: Sequence[str], own_keys: Sequence[str] = (), asking: Asked = lambda values: None,
 ) -> Sweep:  # fmt: skip
     """The sweep that a file and options describe together. An option wins over the file. `known` are the columns that
@@ -71,9 +71,9 @@ def sweep_of(
     from .sweep_axes import AXES, build
 
     values = {} if file is None else read_sweep(file, own_keys)
-    in_file = {name: values.pop(name, usual) for name, usual in (("schedule", ()), ("tile_multiple", 1))}
+    in_file = {name: values.pop(name, usual) for name, usual in (("schedule", ()), ("tile_multiple", None))}
     chosen = schedules or in_file["schedule"]
-    multiple = in_file["tile_multiple"] if tile_multiple == "1" else tile_multiple
+    multiple = in_file["tile_multiple"] if tile_multiple is None else tile_multiple
     values |= {name: value for name, value in given.items() if value not in (None, False)}
     if M is not None:
         values["M"] = M

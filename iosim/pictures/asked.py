@@ -48,6 +48,11 @@ class Asked:
         return problem(cast("Given", self.values))
 
     @property
+    def multiple(self) -> int:
+        """The number that the sizes of `best` tiles are multiples of."""
+        return self.choice.under({}).multiple
+
+    @property
     def memory(self) -> str | None:
         """The one SRAM, as text; None if it was not given."""
         return memory(self.choice.M, self.choice.hardware)

@@ -98,12 +98,11 @@ def page(
     chart: Chart,
     argv: list[str],
     rule: Rule | None = None,
-    multiple: int = 1,
     hardware: str | None = None,
 ) -> str:
     """The HTML text of a report's page.
 
-    `chart` is the traffic against M. `rule`, `multiple` and `hardware` are the options that the report was counted
+    `chart` is the traffic against M. `rule` and `hardware` are the options that the report was counted
     with, `argv` the words of the command line after `iosim`.
     """
     ran = tilings(found)
@@ -117,7 +116,7 @@ def page(
         section("Words moved", counts_table(found), OF_WORDS),
         folded("What is proven", bounds_html(found.bounds), OF_BOUNDS),
         section("Words by tensor", tensor_bars(found), OF_TENSORS),
-        roofline_section(found, hardware, rule, multiple),
+        roofline_section(found, hardware, rule),
         section("What is in SRAM at its fullest", footprint_bars(found, ran), "Bytes of the blocks resident together."),
     ]
     if p.mask is not DENSE:
@@ -280,7 +279,7 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
     return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 
-def roofline_section(found: Report, hardware: str | None, rule: Rule | None, multiple: int) -> str:
+def roofline_section(found: Report, hardware: str | None, rule: Rule | None) -> str:
     """The section of the roofline, for at most three schedules; empty if the GPU has no peak for the types."""
     names = list(dict.fromkeys(r.schedule for r in found.results))
     usual = [name for name in player.USUAL if name in names] or names
@@ -288,7 +287,7 @@ def roofline_section(found: Report, hardware: str | None, rule: Rule | None, mul
         chip = load(hardware or EXAMPLE_GPU)
         peaks(chip, found.problem)
         empty, schedules = Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])]
-        seen = filled(empty, schedules, rule or EXAMPLE_TILES, multiple)
+        seen = filled(empty, schedules, rule or EXAMPLE_TILES, found.under.multiple)
         sheet = roofline_sheet(seen)
     except IosimError:
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
 from ..answer import Answer, Column, Table, numbered, type_of
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
     Blocks = Callable[[Attention, str | None, Sequence[str], Rule | None, int], Drawn]
 
-TAKEN = ("rows", "x", "y", "by", "steps", "picture", "schedules", "tiles", "tile_multiple", "path", "hardware")
+CHOSEN = ("schedules", "tiles", "tile_multiple", "path", "hardware", "paper_model")
+TAKEN = ("rows", "x", "y", "by", "steps", "picture", *CHOSEN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,9 +99,10 @@ def plot(
     steps: bool = False,
     picture: str = "traffic",
     hardware: str | None = None,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
     tiles: TilesAsked | None = None,
-    tile_multiple: int | str = 1,
+    tile_multiple: int | str | None = None,
     path: str | None = None,
     **values: AxisValue,
 ) -> Picture:
@@ -126,15 +128,17 @@ def plot(
         draw.format_of(path)
     M, names = values.pop("M", None), tuple(schedule_names(schedules))
     size, text = None if M is None else axis_text(M), None if tiles is None else tiles_text(tiles)
-    choice = Choice(size, hardware, names, text, tile_multiple)
+    choice = Choice(size, hardware, names, text, tile_multiple, paper_model)
     if rows is not None:
-        check_rows(picture, bool(values) or choice[:-1] != Choice()[:-1])
+        check_rows(picture, bool(values) or choice[:-2] != Choice()[:-2])
         found = of_rows(rows, x, y, by or (), steps)
     else:
         if x or y or by or steps:
             allowed = "a file of rows with them, as iosim plot sweep.csv -x M_bytes -y total"
             raise InputError("-x, -y, --by, --steps", "given", allowed)
-        found = of_problem(Asked(picture, values, choice))
+        under = (Choice() if picture == "mask" else choice).under(values)
+        found = of_problem(Asked(picture, under.options, choice._replace(tile_multiple=under.multiple)))
+        found = replace(found, remarks=(*under.notes, *found.remarks))
     if path is not None:
         found.save(path)
     return found
@@ -181,19 +185,18 @@ def of_traffic(asked: Asked) -> Picture:
             raise InputError("--hardware", choice.hardware, allowed, "or several --N, as --N 1024,2048")
         choice = choice._replace(M=",".join(dict.fromkeys(sizes)))
     axes = dict(asked.values) if choice.M is None else {**asked.values, "M": choice.M}
-    return Picture(Sheet.of(traffic_chart(axes, choice.schedules, choice.tiles, choice.multiple)))
+    return Picture(Sheet.of(traffic_chart(axes, choice.schedules, choice.tiles, asked.multiple)))
 
 
 def of_gap(asked: Asked) -> Picture:
     """The picture of the gap between the least traffic and the floor."""
     choice = asked.choice
-    return Picture(curve_sheet(curve(schedules=choice.schedules, tile_multiple=choice.multiple, **asked.fields)))
+    return Picture(curve_sheet(curve(schedules=choice.schedules, tile_multiple=asked.multiple, **asked.fields)))
 
 
 def of_roofline(asked: Asked) -> Picture:
     """The picture of a roofline on one GPU."""
-    choice = asked.choice._asdict() | {"tile_multiple": asked.choice.multiple}
-    found = roofline(**choice, **asked.fields)
+    found = roofline(**asked.choice._asdict(), **asked.fields)
     return Picture(roofline_sheet(found), (*found.notes,))
 
 
@@ -214,7 +217,7 @@ def of_blocks(draw_blocks: Blocks) -> Callable[[Asked], Picture]:
 
     def drawn(asked: Asked) -> Picture:
         choice = asked.choice
-        return Picture(draw_blocks(asked.problem, asked.memory, choice.schedules, choice.rule, choice.multiple))
+        return Picture(draw_blocks(asked.problem, asked.memory, choice.schedules, choice.rule, asked.multiple))
 
     return drawn
 

@@ -30,7 +30,7 @@ def predicted_sheet(asked: Asked) -> Sheet:
     names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    options = choice._asdict() | {"schedules": names, "tile_multiple": choice.multiple}
+    options = choice._asdict() | {"schedules": names}
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
         found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)

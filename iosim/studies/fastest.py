@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Unpack
 from ..answer import Answer, Column, Table, in_order
 from ..core.problem import Attention
 from ..counting.asked import asked
+from ..counting.conditions import conditions
 from ..counting.count import check_names
 from ..counting.report import problem_row
 from ..masks import parse_mask
 from ..schedules import find_all
-from ..units import parse_count
 from . import fastest_tiles
 from .fastest_tiles import LIMIT_SECONDS, FastestAnswer
 
@@ -48,6 +48,8 @@ class Fastest(Answer):
 
     found: FastestAnswer
     """The schedules, the fastest first, each with its fastest tiles and with those of least traffic."""
+    notes: tuple[str, ...] = ()
+    """Notes on what the GPU implies."""
 
     def table(self) -> Table:
         return Table(TILES, rows_of(self.found), shown=in_order(TILES, SHOWN), best=[0])
@@ -65,6 +67,7 @@ class Fastest(Answer):
             "results": self.to_rows(),
             "not_predicted": self.found.not_predicted,
             "answer": sentence(self.found),
+            "notes": self.notes,
         }
 
     def summary(self) -> str:
@@ -104,8 +107,9 @@ def fastest(
     d: int,
     hardware: str,
     *,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Fastest:
@@ -115,9 +119,9 @@ def fastest(
     file of `iosim calibrate`. Predictions take up to half a minute for each schedule. Other options are those of
     `count`. Raises InputError for whatever is not allowed.
     """
-    taken = ("N", "d", "hardware", "schedules", "tile_multiple", "mask")
+    taken = ("N", "d", "hardware", "paper_model", "schedules", "tile_multiple", "mask")
     check_names("fastest", options, taken)
-    p = Attention(N, d, mask=parse_mask(mask), **options)
+    under = conditions(hardware, options, tile_multiple, paper_model)
+    p = Attention(N, d, mask=parse_mask(mask), **under.options)
     names = [schedule.name for schedule in find_all(schedules)]
-    multiple = parse_count(tile_multiple, "--tile-multiple")
-    return Fastest(fastest_tiles.fastest(p, hardware, names, multiple))
+    return Fastest(fastest_tiles.fastest(p, hardware, names, under.multiple), under.notes)

@@ -15,6 +15,7 @@ from ..core.problem import Attention
 from ..core.tiling import MMA, Tiling, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
+from ..counting.conditions import conditions
 from ..counting.count import check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
@@ -23,7 +24,7 @@ from ..errors import IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
 from ..schedules import Schedule, find_all, require
-from ..units import format_bytes, format_rate, parse_bytes, parse_count
+from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-TAKEN = ("N", "d", "hardware", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
+TAKEN = ("N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
 LARGE = 128  # rows and keys of tiles that are soon predicted
 MOST_SECONDS = 5.0  # about the longest time of one prediction; longer ones are left out
 
@@ -54,7 +55,8 @@ class Missing:
 class Roofline(Answer):
     """The answer of `roofline`. `measured_on` is the GPU whose rates predict; None if none were measured.
 
-    `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why.
+    `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why. `implied` are the
+    notes on what the GPU implies.
     """
 
     problem: Attention
@@ -66,6 +68,7 @@ class Roofline(Answer):
     measured_on: Hardware | None = None
     not_predicted: list[Missing] = field(default_factory=list)
     on_cuda_cores: list[str] = field(default_factory=list)
+    implied: tuple[str, ...] = ()
 
     def table(self) -> Table:
         one_phase = len({row.phase for row in self.rows}) == 1
@@ -120,31 +123,33 @@ class Roofline(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use."""
+        """Notes on what the GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
+        cannot use."""
         p, best = self.problem, winners(self)
         tiles = tile_notes((replace(p, N=1) if row.phase == "decode" else p, row) for row in best)
-        return [*mask_notes(p, (row.schedule for row in self.rows)), *tiles]
+        return [*self.implied, *mask_notes(p, (row.schedule for row in self.rows)), *tiles]
 
 
 def roofline(
     N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
-    tiles: TilesAsked | None = None, tile_multiple: int = 1, decode: bool = False, mask: str | Mask = "dense",
+    tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, mask: str | Mask = "dense",
+    paper_model: bool = False,
     **options: Unpack[ProblemOptions],
 ) -> Roofline:  # fmt: skip
     """Work, bytes and times of schedules on a GPU, launch by launch: a Roofline.
 
-    `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given. `decode` adds rows for
-    one query over the same keys. Other options are those of `count`. Raises InputError for whatever is not
-    allowed.
+    `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
+    those that `count` names. `decode` adds rows for one query over the same keys. Other options are those of `count`.
+    Raises InputError for whatever is not allowed.
     """
     check_names("roofline", options, TAKEN)
-    problem, rule = Attention(N, d, mask=parse_mask(mask), **options), read_tiles(tiles)
-    parse_count(tile_multiple, "--tile-multiple")
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    problem, rule = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles)
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware))
-    return filled(found, find_all(schedules) or default_schedules(problem), rule, tile_multiple, decode)
+    found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware), implied=under.notes)
+    return filled(found, find_all(schedules) or default_schedules(problem), rule, under.multiple, decode)
 
 
 def filled(

@@ -92,13 +92,13 @@ def schedule_answer(schedule: Schedule, sizes: Sizes | None = None) -> Table:
     return Table(ABOUT, [row], schedule.name, {"schedules": [json]}, [text])
 
 
-def sizes_of(schedule: Schedule, p: Attention, tiles: Rule | None, M_bytes: int | None) -> Sizes:
+def sizes_of(schedule: Schedule, p: Attention, tiles: Rule | None, M_bytes: int | None, multiple: int = 1) -> Sizes:
     """The problem and the tiles of a schedule: the tiles given, or those of the schedule's rule, which needs M.
 
     Raises InputError if M is needed and not given, or if nothing fits.
     """
     require(schedule, p)
-    return Sizes(p.packed, one_tiling(schedule, tiles, -1, p, M_bytes))
+    return Sizes(p.packed, one_tiling(schedule, tiles, -1, p, M_bytes, multiple))
 
 
 def text_lines(schedule: Schedule, sizes: Sizes | None = None) -> list[TextLine]:

@@ -11,6 +11,7 @@ from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
+from ..counting.conditions import conditions
 from ..counting.count import TILE_RULES, check_names, rules_of, run
 from ..counting.given import memory
 from ..counting.report import problem_row
@@ -21,7 +22,7 @@ from ..grid import ByteCell
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..schedules.registry import FA1, FA2
-from ..units import binary, parse_bytes, parse_count
+from ..units import binary, parse_bytes
 from .memory import tensor_bytes
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Training(Answer):
     problem: Attention
     M_bytes: int | None
     steps: list[TrainingStep]
+    notes: tuple[str, ...] = ()
 
     @property
     def M_words(self) -> int | None:
@@ -135,6 +137,7 @@ class Training(Answer):
             "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
             "results": [asdict(step) for step in self.steps],
             "answer": " ".join(answer_lines(self)),
+            "notes": self.notes,
         }
 
     def summary(self) -> str:
@@ -248,10 +251,11 @@ def training(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     combinations: str | Iterable[str] = (),
     tiles: TilesAsked | None = None,
     backward_tiles: TilesAsked | None = None,
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     unfused: str | Iterable[str] = (),
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
@@ -262,12 +266,24 @@ def training(
     operations that standard attention does in separate passes. Other options are those of `iosim.count`. Raises
     InputError for whatever is not allowed.
     """
-    taken = ("N", "d", "M", "hardware", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused", "mask")
+    taken = (
+        "N",
+        "d",
+        "M",
+        "hardware",
+        "paper_model",
+        "combinations",
+        "tiles",
+        "backward_tiles",
+        "tile_multiple",
+        "unfused",
+        "mask",
+    )
     check_names("training", options, taken)
-    p, M = Attention(N, d, mask=parse_mask(mask), **options), memory(M, hardware)
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    p, M = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware)
     rule, backward_rule = read_tiles(tiles), read_tiles(backward_tiles, "--backward-tiles")
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
-    parse_count(tile_multiple, "--tile-multiple")
     known, names, passes = {c.name: c for c in COMBINATIONS}, names_in(combinations), names_in(unfused)
     check_known("--combination", names, known)
     check_known("--unfused", passes, PASSES)
@@ -276,12 +292,12 @@ def training(
     if M_bytes is None and needs_memory(chosen, rule, backward_rule):
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     steps = [
-        count_step(c, forward_rule, backward_rule, p, M_bytes, tile_multiple, tuple(dict.fromkeys(passes)))
+        count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, tuple(dict.fromkeys(passes)))
         for c in chosen
         for forward_rule in rules_of(SCHEDULES[c.forward], rule, p)
     ]
     base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
-    return Training(p, M_bytes, [with_ratio(step, base) for step in steps])
+    return Training(p, M_bytes, [with_ratio(step, base) for step in steps], under.notes)
 
 
 def distinct_ways(p: Attention) -> list[Combination]:

@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
     from ..counting.sweep_axes import AxisValue
 
-TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "what", "jobs", "scheduler")
+TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "paper_model", "what", "jobs", "scheduler")
 IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
 
 
 def sweep(
     schedules: AxisValue = (),
     tiles: AxisValue = None,
-    tile_multiple: AxisValue = 1,
+    tile_multiple: AxisValue = None,
     hardware: AxisValue = None,
     *,
     what: str = COUNT,
     jobs: int | None = None,
     scheduler: str | None = None,
     M: AxisValue = None,
+    paper_model: bool = False,
     by: AxisValue = None,
     least_blocks: AxisValue = None,
     curve: bool = False,
@@ -83,7 +84,7 @@ def sweep(
     }
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
     asked = asking(known_question(what), own)
-    plan = build(axes, schedules, tiles, tile_multiple, (), asked, **values)
+    plan = build(axes, schedules, tiles, tile_multiple, (), asked, paper_model, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     work = Work(plan, "csv", inputs=inputs_of(plan.hardware), what=what)

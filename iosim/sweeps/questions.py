@@ -41,7 +41,8 @@ def of_point() -> tuple[str, ...]:
 
 
 class Point(NamedTuple):
-    """A grid point: the given fields of its problem, and the options of the question about it."""
+    """A grid point: the fields of its problem, and the options of the question about it. The conditions of a GPU are in
+    them already."""
 
     fields: Fields
     M_bytes: int | None
@@ -62,7 +63,7 @@ def rows_of_tune(p: Point) -> Rows:
         if own or curve:
             raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
         return rows_of_fastest(p)
-    searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
+    searched: Fields = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if {*own} & {*GOALS}:
         check_goal([name for name in GOALS if name in own], {"--M": p.M_bytes, "--curve": curve or None})
         return least_M(**searched).to_rows()
@@ -78,14 +79,16 @@ def rows_of_fastest(p: Point) -> Rows:
 
     if p.hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
-    return fastest(hardware=p.hardware, schedules=p.schedules, tile_multiple=p.tile_multiple, **p.fields).to_rows()
+    asked: Fields = {"hardware": p.hardware, "schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields}
+    return fastest(paper_model=True, **asked).to_rows()
 
 
 def rows_of_cache(p: Point) -> Rows:
     from ..tracing.cache_answer import cache
 
     found = (
-        (s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, **p.fields, **p.own)) for s in p.schedules or ("flash1",)
+        (s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, tile_multiple=p.tile_multiple, **p.fields, **p.own))
+        for s in p.schedules or ("flash1",)
     )
     return [{"schedule": name, **row} for name, answer in found for row in answer.to_rows()]
 
@@ -103,6 +106,7 @@ def rows_of_roofline(p: Point) -> Rows:
         raise InputError("--hardware", "nothing", "a preset, with --what roofline")
     return roofline(
         hardware=p.hardware,
+        paper_model=True,
         M=p.M_bytes,
         schedules=p.schedules,
         tiles=p.tiles,

@@ -13,6 +13,7 @@ from ..answer import Column, Table, columns_of, in_order
 from ..core.problem import Attention
 from ..core.tiling import read_tiles
 from ..counting.asked import asked
+from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import check_names
 from ..counting.given import memory
 from ..errors import InputError, suggestion
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from .event_reader import MovesOfFile
 
 TAKEN = (
-    "N", "d", "M", "trace", "hardware", "tiles", "schedule", "granularity", "line", "policy", "tensors", "curve",
-    "mask",
+    "N", "d", "M", "trace", "hardware", "paper_model", "tile_multiple", "tiles", "schedule", "granularity", "line",
+    "policy", "tensors", "curve", "mask",
 )  # fmt: skip
 
 
@@ -195,12 +196,16 @@ def table_of(name: str, title: str, found: Comparison) -> Table:
     return replace(table, text=[comparison_header(name, found).removesuffix("\n"), table])
 
 
-def cache_of(p: Attention, schedule: Schedule, tiles: Rule | None, one: int | None, caches: Caches) -> Table:
+def cache_of(
+    p: Attention, schedule: Schedule, tiles: Rule | None, one: int | None, caches: Caches, under: Conditions = PAPER
+) -> Table:
     """The caches for one schedule. `one` is the M in bytes for which paper and best tiles are chosen."""
-    run = one_head_run(schedule, p, tiles, one)
+    run = one_head_run(schedule, p, tiles, one, under.multiple)
     moves = record(*run, caches.tensors)
     title = f"{schedule.name}, {asked(p)}"
-    return table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves)))
+    return replace(
+        table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves))), notes=under.notes
+    )
 
 
 def cache_of_file(path: str, word_bytes: int, caches: Caches) -> Table:
@@ -220,6 +225,8 @@ def cache(
     *,
     trace: str | PathLike[str] | None = None,
     hardware: str | None = None,
+    paper_model: bool = False,
+    tile_multiple: int | None = None,
     tiles: TilesAsked | None = None,
     schedule: str | Schedule = "flash1",
     granularity: str = "line",
@@ -232,7 +239,8 @@ def cache(
 ) -> Table:
     """The traffic of a cache of M bytes in place of the explicit SRAM: a Table with a row for each policy and M.
 
-    - `M`: one size, several, or an axis as `16KB:1MB:x2`; or the SRAM of a `hardware`.
+    - `M`: one size, several, or an axis as `16KB:1MB:x2`; or the SRAM of a `hardware`, under the conditions that
+      `count` names.
     - `granularity`: the unit of accesses and evictions: `line`, `word` or `tile`. A line has `line` bytes, by default
       64.
     - `policy`: `lru`, `belady` or `both`.
@@ -258,11 +266,13 @@ def cache(
         return cache_of_file(fspath(trace), word_bytes, caches)
     if N is None or d is None:
         raise InputError("N and d", "nothing", "a number for each", "or trace=FILE")
-    p = Attention(N, d, mask=parse_mask(mask), **options)
+    rule = read_tiles(tiles)
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    p = Attention(N, d, mask=parse_mask(mask), **under.options)
     sizes = sizes_of(M, hardware, p.word_bytes)
     one = sizes[0] if len(sizes) == 1 else None
     caches = caches_of(sizes, p.word_bytes, granularity, line, policy, curve, tensors)
-    return cache_of(p, find(schedule), read_tiles(tiles), one, caches)
+    return cache_of(p, find(schedule), rule, one, caches, under)
 
 
 def check_file_alone(problem: Mapping[str, object]) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def one_head_run(
-    schedule: Schedule, given: Attention, tiles: Rule | None, M_bytes: int | None
+    schedule: Schedule, given: Attention, tiles: Rule | None, M_bytes: int | None, multiple: int = 1
 ) -> tuple[Schedule, Attention, Tiling]:
     """The schedule, problem and tiling of a run that visits every tile.
 
@@ -50,7 +50,7 @@ def one_head_run(
         raise InputError("--heads, --batch", problem.instances, "1 in all: every head leaves the same trace")
     if problem.count_init:
         raise InputError("--count-init", "given", "iosim count", "these writes come before the run, and are no event")
-    return schedule, problem, one_tiling(schedule, tiles, 0, problem, M_bytes)
+    return schedule, problem, one_tiling(schedule, tiles, 0, problem, M_bytes, multiple)
 
 
 # ---------------------------------------------------------------- the number of events, and the events

@@ -10,6 +10,7 @@ from ..answer import Answer, Table, numbered
 from ..core.problem import Attention
 from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..counting.asked import asked
+from ..counting.conditions import conditions
 from ..counting.count import check_names
 from ..counting.given import memory
 from ..masks import parse_mask
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ..tables import Row
 
 SHOWN = 20  # events that are printed
-TAKEN = ("N", "d", "M", "hardware", "tiles", "schedule", "path", "format", "mask")
+TAKEN = ("N", "d", "M", "hardware", "paper_model", "tiles", "schedule", "path", "format", "mask")
 
 
 @dataclass(frozen=True, repr=False)
@@ -39,6 +40,8 @@ class Events(Answer):
     """The problem, of one head."""
     tiling: Tiling
     """The tiles of the run."""
+    notes: tuple[str, ...] = ()
+    """Notes on what a GPU implies."""
 
     def __iter__(self) -> Iterator[Event]:
         """The events, in their order."""
@@ -81,6 +84,7 @@ def trace(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     tiles: TilesAsked | None = None,
     schedule: str | Schedule = "flash2",
     path: str | None = None,
@@ -96,10 +100,12 @@ def trace(
     allowed.
     """
     check_names("trace", options, TAKEN)
-    p = Attention(N, d, mask=parse_mask(mask), **options)
+    rule = read_tiles(tiles)
+    under = conditions(hardware, options, None, paper_model, tiles)
+    p = Attention(N, d, mask=parse_mask(mask), **under.options)
     size = memory(M, hardware)
     M_bytes = None if size is None else parse_bytes(size, p.word_bytes)
-    found = Events(*one_head_run(find(schedule), p, read_tiles(tiles), M_bytes))
+    found = Events(*one_head_run(find(schedule), p, rule, M_bytes, under.multiple), under.notes)
     check_length(count_events(found.schedule, found.problem, found.tiling).total)
     if path is not None:
         found.write(path, format)

@@ -57,7 +57,7 @@ class Best(Answer):
 
     `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
     their best tiling with `least_blocks` blocks is not known. `dominated` are those that the table leaves out unless
-    `every` row is shown, with the schedule that moves no more.
+    `every` row is shown, with the schedule that moves no more. `implied` are the notes on what a GPU implies.
     """
 
     problem: Attention
@@ -70,6 +70,7 @@ class Best(Answer):
     left_out: tuple[str, ...] = ()
     dominated: Mapping[str, str] = field(default_factory=dict)
     every: bool = False
+    implied: tuple[str, ...] = ()
 
     @property
     def kept(self) -> Best:
@@ -153,9 +154,13 @@ class Best(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on schedules that skip nothing under the mask, and on tiles that tensor cores cannot use. The time
-        model finds tiles for tensor cores too."""
-        return [*notes_on_mask(self), *notes_on_tiles(self, instead=", or --by time with --hardware h100 or h200")]
+        """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
+        cannot use. The time model finds tiles for tensor cores too."""
+        return [
+            *self.implied,
+            *notes_on_mask(self),
+            *notes_on_tiles(self, instead=", or --by time with --hardware h100 or h200"),
+        ]
 
 
 # ---------------------------------------------------------------- columns and texts

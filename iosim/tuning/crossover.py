@@ -12,6 +12,7 @@ import numpy as np
 from ..answer import Column, Table, in_order
 from ..core.problem import DENSE, Attention
 from ..counting.columns import option_columns, type_of
+from ..counting.conditions import conditions
 from ..counting.count import check_names, run
 from ..counting.given import counts, memories, several
 from ..counting.notes import mask_notes
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 EVERY_N = "1:4096:+1"
 SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
-TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask")
+TAKEN = ("N", "d", "M", "hardware", "paper_model", "schedules", "tile_multiple", "mask")
 
 
 def crossover(
@@ -52,8 +53,9 @@ def crossover(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Table:
@@ -77,15 +79,18 @@ def crossover(
         raise InputError("--N", "nothing", "a whole number from 1", "give --N, or --M for a crossover over N")
     if d is None:
         raise InputError("--d", "nothing", "head dimensions as in 64,128", "give --d")
-    multiple = parse_count(tile_multiple, "--tile-multiple")
+    under = conditions(hardware, given, tile_multiple, paper_model)
     chosen = find_all(schedules)
     questions = questions_about(chosen) if chosen else questions_of_papers()
     types = dict.fromkeys(part.strip() for part in str(given.pop("dtype", None) or "fp16").split(","))
     sizes = parse_axis(axis_text(d), "--d", lambda text: parse_count(text, "--d"))
     length = lengths_of(N, mask) if places else parse_count(axis_text(N), "--N")
     fields = {**counts(given, required=()), "mask": parse_mask(mask)}
-    problems = [Attention(length, size, dtype=dtype, **fields) for size, dtype in product(sizes, types)]
-    return answer(questions, problems, places, multiple, named=bool(chosen))
+    each = [under.of(dtype, fields) for dtype in types]
+    problems = [Attention(length, size, **fields) for size, fields in product(sizes, each)]
+    found = answer(questions, problems, places, under.multiple, named=bool(chosen))
+    notes = [*under.notes, *found.notes]
+    return replace(found, notes=notes, json={**found.json, "notes": notes})
 
 
 def axis_text(values: Counts | None) -> str:

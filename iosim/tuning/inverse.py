@@ -21,6 +21,7 @@ from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.bounds import CLASSES, FLOORS
 from ..counting.columns import flags
+from ..counting.conditions import conditions
 from ..counting.count import check_names
 from ..counting.floors import held_words, narrowest_bytes
 from ..counting.report import problem_row
@@ -48,7 +49,18 @@ if TYPE_CHECKING:
     from ..tables import Row
     from .curve import CurveStep
 
-TAKEN = ("N", "d", "at_most", "x_floor", "hardware", "schedules", "tile_multiple", "mask", "least_blocks")
+TAKEN = (
+    "N",
+    "d",
+    "at_most",
+    "x_floor",
+    "hardware",
+    "paper_model",
+    "schedules",
+    "tile_multiple",
+    "mask",
+    "least_blocks",
+)
 GOALS = ("at_most", "x_floor")
 MOST_STRETCHES = 10  # that people see
 
@@ -60,8 +72,9 @@ def least_M(
     at_most: int | str | None = None,
     x_floor: float | str | None = None,
     hardware: str | None = None,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     least_blocks: int = 1,
     **options: Unpack[ProblemOptions],
@@ -70,22 +83,22 @@ def least_M(
 
     - `at_most`: the bytes that are moved over all heads, as `64MiB`.
     - `x_floor`: the words that are moved over the floor, as 1.2.
-    - `hardware`: a GPU whose SRAM is compared with that M.
+    - `hardware`: a GPU whose SRAM is compared with that M, with the conditions that `count` names.
     - Other arguments are those of `curve`.
 
     Raises InputError for whatever is not allowed.
     """
     check_names("least_M", options, TAKEN)
     check_goal([name for name, goal in zip(GOALS, (at_most, x_floor), strict=True) if goal is not None])
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
-    parse_count(tile_multiple, "--tile-multiple")
+    under = conditions(hardware, options, tile_multiple, paper_model)
+    problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     parse_count(least_blocks, "--least-blocks")
     chip = None if hardware is None else load(hardware)
-    found = curve_of(problem, schedules, tile_multiple, least_blocks, options)
+    found = curve_of(problem, schedules, under.multiple, least_blocks, options)
     if x_floor is not None:
         check_floor(found.space[0])
-        return WithinFloor(found, chip, parse_factor(x_floor, "--x-floor"))
-    return AtMost(found, chip, parse_bytes(at_most or 0, problem.word_bytes, "--at-most"), bool(schedules))
+        return WithinFloor(found, chip, under.notes, parse_factor(x_floor, "--x-floor"))
+    return AtMost(found, chip, under.notes, parse_bytes(at_most or 0, problem.word_bytes, "--at-most"), bool(schedules))
 
 
 def check_goal(goals: Sequence[str], others: Mapping[str, object] | None = None) -> None:
@@ -110,10 +123,17 @@ def check_floor(schedule: Schedule) -> None:
 
 @dataclass(frozen=True, repr=False)
 class LeastM(Answer):
-    """The least M for a goal. `chip` is a GPU whose SRAM is compared with it, and `every` row is shown, or some."""
+    """The least M for a goal. `chip` is a GPU whose SRAM is compared with it, and `every` row is shown, or some.
+    `implied` are the notes on what a GPU implies."""
 
     curve: Curve
     chip: Hardware | None
+    implied: tuple[str, ...]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on what a GPU implies."""
+        return self.implied
 
     @property
     def problem(self) -> Attention:
@@ -161,6 +181,7 @@ class LeastM(Answer):
             "space": space_json(names, left_out, self.curve.tile_multiple, self.curve.least_blocks),
             "class": CLASSES.get(self.family),
             "answer": " ".join(self.lines),
+            "notes": self.notes,
         }
 
     def chip_json(self, fits: bool) -> Row:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
+from ..counting.conditions import conditions
 from ..counting.count import check_names, counted_tiling, run
 from ..counting.given import memory
 from ..errors import InputError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 # Keywords beside the fields of Attention.
-TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks")
+TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks", "paper_model")
 PAIRS = [Tiling(Br, Bc) for Br in (128, 64) for Bc in (128, 64)]
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 PUBLISHED = (
@@ -49,15 +50,17 @@ def tune(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     schedules: SchedulesAsked = (),
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     least_blocks: int = 1,
     **options: Unpack[ProblemOptions],
 ) -> Best:
     """The least traffic of every schedule of softmax attention in an SRAM: a Best.
 
-    The SRAM has M bytes (`100KB`, or in words `51200el`), or is that of a `hardware`.
+    The SRAM has M bytes (`100KB`, or in words `51200el`), or is that of a `hardware`, under the conditions that `count`
+    names.
 
     The search covers the loop orders of the schedules and all tile sizes that are multiples of `tile_multiple`, ragged
     last tiles included. It also covers the options that a schedule lets `tune` choose (`splits`, `page_size`), unless
@@ -66,31 +69,33 @@ def tune(
     Raises InputError for whatever is not allowed.
     """
     check_names("tune", options, TAKEN)
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    under = conditions(hardware, options, tile_multiple, paper_model)
+    problem, multiple = Attention(N, d, mask=parse_mask(mask), **under.options), under.multiple
     size = memory(M, hardware)
     if size is None:
         raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for every M; in Python, iosim.curve")
     M_bytes = parse_bytes(size, problem.word_bytes)
-    parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
     if any(mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         require_tokens(problem)
     known = asked if not problem.divided or schedules else [s for s in asked if s.candidates is None]
     space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
-    found = [best_of(s, problem, M_bytes, tile_multiple, options, least_blocks) for s in space]
+    found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
     published = [
         (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
     ]
     proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
-    if not schedules and tile_multiple == least_blocks == 1 and not problem.divided:
+    if not schedules and multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
     costs = {r.schedule: r.total_bytes if r.fits and r.total_bytes is not None else inf for r in found}
     hidden = {} if schedules else dominated(costs, {r.schedule: r.options for r in found})
-    return Best(problem, M_bytes, proven, found, published, tile_multiple, least_blocks, left_out, hidden)
+    return Best(
+        problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, implied=under.notes
+    )
 
 
 def best_of(
@@ -181,7 +186,7 @@ def curve(
     M: str | None = None,
     *,
     schedules: SchedulesAsked = (),
-    tile_multiple: int = 1,
+    tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     least_blocks: int = 1,
     **options: Unpack[ProblemOptions],
@@ -195,10 +200,10 @@ def curve(
     """
     check_names("curve", options, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)
-    parse_count(tile_multiple, "--tile-multiple")
+    multiple = 1 if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     within = None if M is None else parse_range(M, problem.word_bytes)
-    found = curve_of(problem, schedules, tile_multiple, least_blocks, options)
+    found = curve_of(problem, schedules, multiple, least_blocks, options)
     return found if within is None else replace(found, steps=steps_within(found.steps, *within), within=within)
 
 

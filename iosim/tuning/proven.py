@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Table, numbered
@@ -11,6 +11,7 @@ from ..core.problem import Attention
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table
 from ..counting.bounds import bounds as bounds_of
+from ..counting.conditions import conditions
 from ..counting.count import check_names, count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
@@ -51,10 +52,12 @@ class Bounds(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on words of several types in one SRAM, and on scales of K and V, which no bound counts."""
+        """Notes on what a GPU implies, on words of several types in one SRAM, and on scales of K and V, which no bound
+        counts."""
         p = self.report.problem
         scales = "no bound counts the scales of K and V; the words of schedules, as attainable, contain them"
-        return [*notes_on_words(p, self.report.M_bytes), *([] if p.kv_scales == "none" else [scales])]
+        words = notes_on_words(p, self.report.M_bytes)
+        return [*self.report.under.notes, *words, *([] if p.kv_scales == "none" else [scales])]
 
     def table(self) -> Table:
         return bounds_table(self.bounds)
@@ -69,6 +72,7 @@ class Bounds(Answer):
             "sram": {"M_bytes": self.report.M_bytes, "M_words": self.report.M_words},
             "bounds": [as_row(bound) for bound in self.bounds],
             "answer": self.answer,
+            "notes": self.notes,
         }
 
     def summary(self) -> str:
@@ -89,6 +93,7 @@ def bounds(
     M: int | str | None = None,
     *,
     hardware: str | None = None,
+    paper_model: bool = False,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Bounds:
@@ -98,9 +103,9 @@ def bounds(
     mask that `tune` refuses, it is the least traffic that `count` finds. Options are those of `count`. Raises
     InputError for whatever is not allowed.
     """
-    check_names("bounds", options, ("N", "d", "M", "hardware", "mask"))
-    M = memory(M, hardware)
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    check_names("bounds", options, ("N", "d", "M", "hardware", "paper_model", "mask"))
+    under, M = conditions(hardware, options, paper_model=paper_model), memory(M, hardware)
+    problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     counted = [
         s
         for s in default_schedules(problem)
@@ -109,10 +114,11 @@ def bounds(
     if not counted:
         found = Report(problem, None, bounds_of(problem, None), [])
     else:
-        found = count(N, d, M, schedules=counted, mask=mask, **options)
+        found = count(N, d, M, schedules=counted, mask=mask, tile_multiple=under.multiple, **under.options)
+    found = replace(found, under=under)
     if M is None:
         return Bounds(found, found.bounds)
     try:
-        return Bounds(found, tune(N, d, M, mask=mask, **options).bounds)
+        return Bounds(found, tune(N, d, M, mask=mask, tile_multiple=under.multiple, **under.options).bounds)
     except InputError:
         return Bounds(found, found.bounds)

@@ -196,7 +196,9 @@ def test_counts_above_int64_are_decimals_in_parquet_and_a_note_says_so(tmp_path,
     assert result.exit_code == 0 and result.stderr.startswith("note: ") and "decimals" in result.stderr
     assert int(parquet.read_table(tmp_path / "x.parquet")["total"][0].as_py()) == 4722370986469272584192
     assert "decimals" in json.loads((tmp_path / "x.parquet.meta.json").read_text())["conventions"]
-    small = iosim("sweep", *SIZES, "--hardware", "h100,t4", "--schedule", "flash2", "-o", tmp_path / "y.parquet")
+    small = iosim(
+        "sweep", *SIZES, "--hardware", "h100,t4", "--schedule", "flash2", "--paper-model", "-o", tmp_path / "y.parquet"
+    )
     assert small.exit_code == 0 and not small.stderr
     assert parquet.read_table(tmp_path / "y.parquet")["hardware"].to_pylist() == ["h100", "t4"]
     big = ("--N", 2**48, "--d", 2**48, "--tiles", f"{2**48}x{2**48}")

@@ -147,9 +147,9 @@ def test_notes_are_broken_between_words():
 
 def test_the_roofline_shows_its_answer_at_80_columns():
     """Headings of several words are folded to make room."""
-    row = roofline(512, 64, "h100", schedules="standard-tiled").rows[-1]
+    row = roofline(512, 64, "h100", schedules="standard-tiled", paper_model=True).rows[-1]
     us = [f"{seconds * 1e6:,.2f}" for seconds in (row.seconds, row.ideal_l2_seconds, row.predicted_seconds)]
-    text = bare(on_terminal(["roofline", *LINES["roofline"]], 80))
+    text = bare(on_terminal(["roofline", *LINES["roofline"], "--paper-model"], 80))
     head, rows = table_of(text)
     tiles = f"{row.Br}x{row.Bc}"
     assert ["standard-tiled", tiles, "yes", "all", us[0], row.binds, us[1], row.ideal_l2_binds, us[2]] in rows

@@ -70,7 +70,7 @@ def test_without_a_mask_and_for_one_mask_alone_there_is_none():
 LINES = {
     "count": ("--M", "4KB"),
     "tune": ("--M", "4KB"),
-    "roofline": ("--hardware", "h100", "--tiles", "16x16"),
+    "roofline": ("--hardware", "h100", "--tiles", "16x16", "--paper-model"),
 }
 
 

@@ -10,16 +10,17 @@ from iosim.counting.notes import suits_tensor_cores, tile_notes
 from iosim.schedules import applies
 
 SIZES = ("--N", 8192, "--d", 128)
-TRY = "try --tile-multiple 16"
+TRY, PAPER = "try --tile-multiple 16", "--paper-model"
 SAID = {
     "count": ("count", *SIZES, "--M", "100KB", "--tiles", "best"),
-    "count, best": ("count", *SIZES, "--hardware", "t4", "--tiles", "best", "--dtype", "bf16", "--acc-dtype", "fp32"),
+    "count, best": ("count", *SIZES, "--hardware", "t4", "--tiles", "best", "--dtype", "bf16",
+                    "--acc-dtype", "fp32", "--tile-multiple", 1),
     "tune": ("tune", *SIZES, "--M", "100KB"),
     "tune, another multiple": ("tune", *SIZES, "--M", "100KB", "--tile-multiple", 8),
-    "roofline, no rates": ("roofline", *SIZES, "--hardware", "a100-80gb"),
-    "roofline, rates": ("roofline", *SIZES, "--hardware", "h100", "--schedule", "standard-tiled"),
-    "roofline, fp8": ("roofline", *SIZES, "--hardware", "mi300x", "--dtype", "fp8"),
-    "two phases": ("roofline", *SIZES, "--hardware", "a100-80gb", "--decode"),
+    "roofline, no rates": ("roofline", *SIZES, "--hardware", "a100-80gb", PAPER),
+    "roofline, rates": ("roofline", *SIZES, "--hardware", "h100", "--schedule", "standard-tiled", PAPER),
+    "roofline, fp8": ("roofline", *SIZES, "--hardware", "mi300x", "--dtype", "fp8", PAPER),
+    "two phases": ("roofline", *SIZES, "--hardware", "a100-80gb", "--decode", PAPER),
     "two families": ("count", *SIZES, "--M", "100KB", "--tiles", "best", "--schedule", "flash2,linear"),
     "packed queries": ("tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 8, "--kv-heads", 1, "--gqa", "pack", "--M",
                        "100KB"),
@@ -34,7 +35,7 @@ def test_one_line_names_the_tiles_and_the_option(name, iosim, ask):
     assert ("or --by time with --hardware h100 or h200" in note) == (line[0] == "tune")
     tiles = re.findall(r"(\d+)x(\d+)", note)
     assert len(tiles) == (2 if name == "two families" else 1) and all(any(int(n) % 16 for n in x) for x in tiles)
-    other = [x for x in line if x not in ("--tile-multiple", 8)]
+    other = [x for x in line if x not in ("--tile-multiple", 8, 1)]
     assert "tensor cores" not in iosim(*other, "--tile-multiple", 16).stderr, "the advice helps"
 
 
@@ -51,6 +52,7 @@ NOT_SAID = {
     "whole axes": ("count", "--N", 12, "--Nk", 100, "--d", 64, "--M", "100KB", "--tiles", "best"),
     "no product": ("tune", *SIZES, "--M", "100KB", "--schedule", "softmax-3pass"),
     "no tiles": ("tune", *SIZES, "--M", "8MB", "--schedule", "standard"),
+    "a GPU": ("roofline", *SIZES, "--hardware", "a100-80gb"),
     "nothing fits": ("tune", *SIZES, "--M", "100", "--schedule", "flash2"),
 }  # fmt: skip
 
@@ -104,5 +106,8 @@ def test_the_advice_on_a_long_prediction_is_not_what_was_given():
 
     assert why(tiles="128x128") == why(tiles="256x64") == "try a smaller N"
     assert why(tiles="16x16") == "try larger tiles or a smaller N, for example with --tiles 128x128"
-    assert why(M="4KB") == "try larger tiles or a smaller N, for example with --tiles 128x128 or --tile-multiple 16"
+    assert (
+        why(M="4KB", tile_multiple=1)
+        == "try larger tiles or a smaller N, for example with --tiles 128x128 or --tile-multiple 16"
+    )
     assert "--tile-multiple" not in why(M="16KB", tile_multiple=16)

@@ -102,7 +102,9 @@ def test_registers_of_an_sm(name):
 
 def test_registers_do_not_change_what_a_preset_counts(ask):
     line = ("count", "--N", 2048, "--d", 64, "--schedule", "flash2", "--tiles", "64x64")
-    preset, plain = (ask(*line, *more)["results"] for more in (("--hardware", "h100"), ("--M", "227KB")))
+    preset, plain = (
+        ask(*line, *more)["results"] for more in (("--hardware", "h100", "--paper-model"), ("--M", "227KB"))
+    )
     assert preset == plain and preset[0]["register_peak_bytes"] == 0
 
 

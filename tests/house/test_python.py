@@ -206,7 +206,9 @@ def test_the_fastest_tiles_are_those_of_tune_by_time(iosim):
     assert {k: v for k, v in said.items() if k not in ("schema", "iosim", "argv")} == json.loads(
         json.dumps(found.to_dict())
     )
-    assert repr(found).startswith("<Fastest: N = 128, d = 64 on ") and "; fastest: flash2 " in repr(found)
+    assert repr(found).startswith("<Fastest: N = 128, d = 64, acc_dtype = fp32 on ") and "; fastest: flash2 " in repr(
+        found
+    )
 
 
 def test_html_is_escaped_and_the_winner_stands_out():

@@ -119,7 +119,7 @@ def test_a_column_by_another_name(given, meant, tmp_path):
 def test_the_picture_of_a_roofline_has_its_notes(iosim, tmp_path):
     line = ("--N", 2048, "--d", 64, "--hardware", "a100-80gb", "--schedule", "flash2")
     said = iosim("plot", "--picture", "roofline", *line, "-o", tmp_path / "r.svg").stderr
-    assert said == iosim("roofline", *line).stderr and "try --tile-multiple 16" in said
+    assert said == iosim("roofline", *line).stderr and "--hardware implies fp32" in said
 
 
 def test_options_with_no_part_in_a_mask_are_named(iosim, tmp_path):

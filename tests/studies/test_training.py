@@ -274,10 +274,10 @@ def test_the_answer_in_a_sentence(ask, iosim):
     best, standard = steps["flash2"], steps["standard"]
     share = standard["total_bytes"] / best["total_bytes"]
     said = found["answer"]
-    assert said.startswith(f"flash2 (410x15, backward 6x216) moves {share:.3g}x fewer bytes than standard.")
+    assert said.startswith(f"flash2 (256x16, backward 16x128) moves {share:.3g}x fewer bytes than standard.")
     assert f"stores {standard['stored_bytes'] / best['stored_bytes']:.3g}x fewer bytes" in said
     assert f"computes {best['flops'] / standard['flops']:.3g} times as many FLOPs" in said
-    assert "flash1 (16x410, backward 5x216) is next" in said and "is not known" not in said
+    assert "flash1 (16x352, backward 16x112) is next" in said and "is not known" not in said
     assert iosim(*line).stdout.replace("\n", " ").strip().endswith(said)
     assert "Nothing that was counted fits" in ask("training", "--N", 4096, "--d", 128, "--M", "1KB")["answer"]
     open_ = ask("training", "--N", 4096, "--d", 128, "--tiles", "64x64")["answer"]

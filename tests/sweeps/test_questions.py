@@ -167,7 +167,7 @@ def test_a_point_without_an_answer_is_named(iosim, tmp_path):
     """Before anything is written if the GPU or an option is the fault, else where it is found."""
     line = ("sweep", "--what", "roofline", "--N", "64,128", "--d", 8, "--dtype", "fp16,fp8", "--hardware", "h100,t4")
     result = iosim(*line, "-o", "-")
-    assert result.exit_code == 2 and "at dtype fp8, acc_dtype fp8, N 64, hardware t4" in result.stderr
+    assert result.exit_code == 2 and "at dtype fp8, acc_dtype fp32, N 64, hardware t4" in result.stderr
     assert not result.stdout
     line = ("sweep", "--what", "cache", "--N", 64, "--d", 8, "--M", "4KB", "--tiles", "8x8", "--heads", "1,2")
     result = iosim(*line, "-o", tmp_path / "x.csv")

@@ -1,0 +1,64 @@
+"""The conditions of a GPU: what `--hardware` implies beside M, in one place, and the note that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..units import DTYPE_BYTES, parse_count
+
+if TYPE_CHECKING:
+    from .given import Fields
+
+ACCUMULATORS = "fp32"
+BACK = "as GPU kernels have them; --paper-model gives the paper's model back"
+VAIN = "--paper-model changes nothing without --hardware"
+
+
+class Conditions(NamedTuple):
+    """What a question is answered under: options of the problem, what sizes of best tiles are multiples of, and notes
+    on what was implied. `implies` says whether a GPU decides what is not given."""
+
+    options: Fields
+    multiple: int
+    notes: tuple[str, ...] = ()
+    implies: bool = False
+
+    def of(self, dtype: str, options: Mapping[str, object]) -> Fields:
+        """The options of a problem of one of several types, under these conditions."""
+        own = {**options, "dtype": dtype}
+        return with_accumulators(own) if self.implies else own
+
+
+PAPER = Conditions({}, 1)
+"""The paper's model: every scalar is one word, and tiles have any size."""
+
+
+def conditions(
+    hardware: object, options: Mapping[str, object], tile_multiple: object = None, paper_model: bool = False,
+    tiles: object = None,
+) -> Conditions:  # fmt: skip
+    """The conditions of a question about some `hardware`, with all that was given.
+
+    A GPU accumulates in fp32, and its tensor cores take tiles in multiples of 16. What is given wins. Without
+    `hardware`, or with `paper_model`, nothing is implied. `tiles` are those given, of which only `best` are searched.
+    """
+    from ..core.tiling import MMA
+
+    multiple = None if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")  # type: ignore[arg-type]
+    if not hardware or paper_model:
+        return Conditions({**options}, multiple or 1, (VAIN,) if paper_model and not hardware else ())
+    own = with_accumulators(options)
+    found = [f"{own['acc_dtype']} accumulators"] if own != options else []
+    searched = tiles is None or "best" in str(tiles)
+    if multiple is None and searched:
+        found.append(f"best tiles in multiples of {MMA}")
+    notes = (f"--hardware implies {' and '.join(found)}, {BACK}",) if found else ()
+    return Conditions(own, multiple or (MMA if searched else 1), notes, implies=True)
+
+
+def with_accumulators(options: Mapping[str, object]) -> Fields:
+    """The options of a problem, with the accumulators of a GPU if none are given and its type is narrower."""
+    narrow = DTYPE_BYTES.get(str(options.get("dtype") or "fp16"), 0) < DTYPE_BYTES[ACCUMULATORS]
+    implied = options.get("acc_dtype") is None and narrow
+    return {**options, **({"acc_dtype": ACCUMULATORS} if implied else {})}
