@@ -52,7 +52,10 @@ def notes_on_mask(report: Answered) -> list[str]:
 
 
 def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
-    """A note if the problem has a mask and some of the schedules skip nothing under it; else nothing."""
+    """A note if the problem has a mask and some of the schedules skip nothing under it, or if it has none and
+    `visit_all` is given; else nothing."""
+    if problem.visit_all and problem.mask is DENSE:
+        return ["--visit-all changes nothing without a mask"]
     blind = [SCHEDULES[name] for name in dict.fromkeys(names) if blind_to_mask(SCHEDULES[name], problem)]
     if not blind:
         return []

@@ -56,7 +56,7 @@ def test_the_keys_of_the_answer(ask):
     assert answer["tensors"]["Q"]["reads"] == answer["tensors"]["O"]["writes"] == 2 * 512 * 64
     assert answer["tensors"]["K"]["reads"] == answer["tensors"]["V"]["reads"] == pairs
     assert answer["reads"] == 2 * 512 * 64 + 2 * pairs and answer["total_bytes"] == 2 * answer["total"]
-    assert (answer["nearest"]["schedule"], answer["nearest"]["tiles"]) == ("block-sparse-q", "64x32")
+    assert (answer["nearest"]["schedule"], answer["nearest"]["tiles"]) == ("flash2", "64x32")
     assert answer["nearest"]["equal"] is True and answer["nearest"]["differences"] == []
     assert (
         answer["smem_bytes"] > 0 and answer["registers"] > 0 and answer["fits"] is True and answer["blocks_per_sm"] >= 1

