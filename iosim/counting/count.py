@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
 from ..core.options import find_option, option_names
-from ..core.problem import DENSE, USUAL, Attention, S, as_moved, skips_tiles
+from ..core.problem import DENSE, USUAL, Attention, S, as_moved, narrowed, skips_tiles
 from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError, suggestion
@@ -20,6 +20,7 @@ from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import conditions
 from .given import memory
+from .published import Published, tiles_of_gpus
 from .report import Report
 from .result import Result
 
@@ -79,7 +80,26 @@ def count(
         for rule in rules_of(schedule, asked, problem)
     ]
     text = None if asked is None else tiles_text(asked)
-    return Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
+    found = Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
+    if M_bytes is None or asked is not None or not under.implies:
+        return found
+    return replace(found, published=[*count_published(found, M_bytes, {s.name for s in chosen})])
+
+
+def count_published(found: Report, M_bytes: int, names: Collection[str]) -> Iterator[Published]:
+    """The counts of published tiles that fit and are not among the results. Their ratios are those of the same SRAM."""
+    p = found.problem
+    seen = {(r.schedule, r.Br, r.Bc) for r in found.results}
+    for tiles in tiles_of_gpus(names, p, M_bytes):
+        schedule = SCHEDULES[tiles.schedule]
+        alone = run(schedule, tiles.tiles, p, M_bytes)
+        result = alone if p.divided else run(schedule, tiles.tiles, narrowed(p, **tiles.options), M_bytes)
+        key, least = (schedule.name, alone.Br, alone.Bc), floor_of(p, M_bytes, schedule.family)
+        if result.fits and result.total and key not in seen:
+            seen.add(key)
+            share = result.total / least if least else None
+            result = replace(result, ratio_to_bound=alone.ratio_to_bound, ratio_to_floor=share)
+            yield Published(tiles, replace(result, tiling=tiles.short))
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from .bounds import as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .conditions import PAPER, Conditions
 from .notes import notes_on_mask, notes_on_tiles, room_notes
+from .published import Published, published_line
 from .result import MORE_TILES, MOVES, NEEDS, PLACES, RESULT, least_of
 from .sentence import answer_lines, answer_of, winners
 
@@ -46,6 +47,8 @@ class Report(Answer):
     """The tiles that were asked for: `paper`, `best`, or Br x Bc; None for the rules of each schedule."""
     detail: bool = False
     """Whether the rows are those of each tensor and of each launch."""
+    published: Sequence[Published] = ()
+    """Counts of published tiles that fit on the GPU that was named."""
     under: Conditions = PAPER
     """The conditions of the count, of which only the multiple of best tiles and the notes are read."""
 
@@ -89,11 +92,12 @@ class Report(Answer):
         return self.details() if self.detail else self.counts()
 
     def counts(self) -> Table:
-        """A row for each result, with the columns of a sweep."""
+        """A row for each result, with the columns of a sweep. Published tiles come last."""
         known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES]
         names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]))
         shown = (*NEEDS, *PLACES, *MOVES) if self.problem.divided else RESULT
-        return Table(in_order(known, names), self.results, shown=shown, best=winners(self.results))
+        rows = [*self.results, *(result for _, result in self.published)]
+        return Table(in_order(known, names), rows, shown=shown, best=winners(self.results))
 
     def details(self) -> Table:
         """A row for the words of each tensor and of each launch."""
@@ -104,7 +108,13 @@ class Report(Answer):
         return problem_columns({**given_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
 
     def pieces(self) -> Pieces:
-        above: Pieces = [header(self.problem, self.M_bytes), self.counts(), "", bounds_table(self.bounds)]
+        above: Pieces = [
+            header(self.problem, self.M_bytes),
+            self.counts(),
+            *published_line(self.published),
+            "",
+            bounds_table(self.bounds),
+        ]
         details: Pieces = ["", self.details()] if self.detail else []
         return [*above, *details, *unfit_lines(self), "", *answer_lines(self)]
 
@@ -114,6 +124,7 @@ class Report(Answer):
             "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
             "bounds": [as_row(bound) for bound in self.bounds],
             "results": [asdict(result) for result in self.results],
+            "published": [{"label": t.label, "source": t.source, **asdict(result)} for t, result in self.published],
             "answer": self.answer,
             "notes": self.notes,
         }

@@ -20,20 +20,9 @@ from ..schedules import SCHEDULES
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.problem import Attention
-    from ..core.tiling import Rule
+    from ..counting.published import PublishedTiles
     from ..grid import Pieces
     from ..tables import Row
-
-
-@dataclass(frozen=True)
-class PublishedTiles:
-    """Tiles that someone published for a schedule: a rule or Br x Bc, and their source, for one `d` or for all."""
-
-    label: str
-    schedule: str
-    tiles: Rule
-    source: str
-    d: int | None = None
 
 
 @dataclass(frozen=True, repr=False)

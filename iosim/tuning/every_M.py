@@ -18,12 +18,13 @@ from ..counting.report import problem_row
 from ..counting.result import Result, more_sizes, tile_sizes
 from ..counting.sentence import joined
 from ..units import format_bytes
-from .best import PublishedTiles, space_json
+from .best import space_json
 from .curve import CurveStep
 
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.problem import Attention
+    from ..counting.published import PublishedTiles
     from ..grid import Pieces
     from ..schedules import Schedule
     from ..tables import Row

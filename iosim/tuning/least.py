@@ -13,12 +13,12 @@ from ..counting.bounds import bounds, of_all_schedules
 from ..counting.conditions import conditions
 from ..counting.count import check_names, counted_tiling, run
 from ..counting.given import memory
+from ..counting.published import PUBLISHED, PublishedTiles
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
-from ..schedules.registry import FA1, FA2
 from ..units import parse_bytes, parse_count, parse_range
-from .best import Best, PublishedTiles, ResultWithBlocks, dominated
+from .best import Best, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
 from .every_M import Curve
 from .thread_blocks import blocks
@@ -32,16 +32,6 @@ if TYPE_CHECKING:
 
 # Keywords beside the fields of Attention.
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks", "paper_model")
-PAIRS = [Tiling(Br, Bc) for Br in (128, 64) for Bc in (128, 64)]
-CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
-PUBLISHED = (
-    PublishedTiles("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
-    PublishedTiles("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
-    *(PublishedTiles("FlashAttention-2", "flash2", t, f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}") for t in PAIRS),
-    *(PublishedTiles("FlashAttention-2", "block-sparse-q", t, f"{FA2}, section 3.3, tiles skipped") for t in PAIRS),
-    PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 64), CUTLASS, d=64),
-    PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 128), CUTLASS, d=128),
-)
 
 
 def tune(

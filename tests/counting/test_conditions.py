@@ -41,7 +41,7 @@ def answer(iosim, line, *more):
     except json.JSONDecodeError:
         rows = [json.loads(row) for row in out.stdout.splitlines()]
         return [{key: cell for key, cell in row.items() if key != "hardware"} for row in rows], out.stderr
-    return {key: value for key, value in found.items() if key not in ("argv", "notes")}, out.stderr
+    return {key: value for key, value in found.items() if key not in ("argv", "notes", "published")}, out.stderr
 
 
 def results(values):

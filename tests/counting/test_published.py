@@ -1,0 +1,83 @@
+"""Published tiles beside the counts of a GPU: which ones, their words, and that they stand in no other answer."""
+
+import pytest
+
+from iosim import Attention, count, tune
+from iosim.core.tiling import Tiling
+from iosim.counting.published import PUBLISHED, tiles_of_gpus
+from iosim.hardware import names
+from iosim.masks import parse_mask
+
+H100 = 232448
+FA2 = [(128, 128), (128, 64), (64, 128), (64, 64)]
+
+
+def published(*args, **options):
+    """The published rows of a count: (label, Br, Bc, words)."""
+    found = count(*args, **options).published
+    return [(tiles.short, r.Br, r.Bc, r.total) for tiles, r in found]
+
+
+def test_the_words_are_those_of_the_tiles():
+    """N d for Q and O, and K and V once for each tile of queries."""
+    N, d = 8192, 128
+    rows = published(N, d, hardware="h100")
+    assert [row[:3] for row in rows] == [*(("FA2", *pair) for pair in FA2), ("FA3", 128, 176)]
+    assert all(words == 2 * N * d + 2 * N * d * (N // Br) for _, Br, _, words in rows)
+    given = count(N, d, hardware="h100", tiles=(64, 128), schedules="flash2").results[0]
+    assert (
+        given.total == rows[2][3]
+        and given.ratio_to_floor == count(N, d, hardware="h100").published[2].result.ratio_to_floor
+    )
+
+
+@pytest.mark.parametrize("d, dense, causal", [
+    (40, (192, 192), (192, 128)), (64, (192, 192), (192, 128)), (96, (192, 144), (192, 144)), (128, (128, 176), None),
+    (192, (128, 112), (128, 112)), (256, (128, 80), (128, 80)), (264, None, None),
+])  # fmt: skip
+def test_the_tiles_of_flash_attention_3(d, dense, causal):
+    """They follow from d and from the mask, and all of them fit on the GPU that they were made for. 128x128 is also a
+    tile of FlashAttention-2, and stands there once."""
+    for mask, pair in (("dense", dense), ("causal", causal), ("window:64", None)):
+        rows = published(8192, d, hardware="h100", mask=mask)
+        assert [row[1:3] for row in rows if row[0] == "FA3"] == ([pair] if pair else [])
+        assert len({row[1:3] for row in rows}) == len(rows)
+    assert not [row for row in published(8192, d, hardware="a100-80gb") if row[0] == "FA3"]
+    assert not [row for row in published(8192, d, hardware="h100", dtype="fp32") if row[0] == "FA3"]
+
+
+@pytest.mark.parametrize("gpu", names())
+def test_what_is_shown_fits_and_is_above_the_floor(gpu):
+    """O and S may be in registers; the floor is that of the SRAM alone, like those of the other rows."""
+    for d, mask in ((64, "dense"), (128, "causal"), (256, "dense")):
+        found = count(4096, d, hardware=gpu, mask=mask)
+        for tiles, result in found.published:
+            assert result.fits and result.smem_peak_bytes <= found.M_bytes and result.ratio_to_floor >= 1
+            assert result.register_peak_bytes <= 256 * 1024 and tiles.source
+
+
+def test_where_they_stand(ask, iosim):
+    """With a GPU and its conditions, in the table, the CSV and the JSON; never as the answer."""
+    line = ("count", "--N", 8192, "--d", 128, "--hardware", "h100")
+    found = ask(*line)
+    assert [row["label"] for row in found["published"]] == ["FlashAttention-2"] * 4 + ["FlashAttention-3"]
+    assert all(row["tiling"] in ("best", "paper", "ideal") for row in found["results"])
+    text, csv = iosim(*line).stdout, iosim(*line, "--csv").stdout
+    assert (
+        "FA2 128x64" in text and "FA3 128x176" in text and "FA2, FA3: published tiles of FlashAttention-2 and" in text
+    )
+    assert len(csv.splitlines()) == 1 + len(found["results"]) + 5
+    for more in (("--paper-model",), ("--tiles", "64x64"), ("--tiles", "best"), ("--schedule", "flash1")):
+        assert ask(*line, *more)["published"] == []
+    assert ask("count", "--N", 8192, "--d", 128, "--M", H100, "--acc-dtype", "fp32")["published"] == []
+
+
+def test_tune_and_count_read_the_same_list():
+    known = {c.tiles for c in PUBLISHED if c.short}
+    assert known == {Tiling(*pair) for pair in FA2}
+    assert {t.tiles for t in tiles_of_gpus(["flash2"], Attention(64, 64), H100) if t.short == "FA2"} == known
+    assert {c.tiles for c, _ in tune(4096, 64, "100KB").published if c.label == "FlashAttention-2"} >= known
+    assert [*tiles_of_gpus(["flash1"], Attention(64, 64), H100)] == []
+    assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100)][-1].tiles == Tiling(
+        192, 128
+    )
