@@ -38,7 +38,7 @@ COMMANDS = {
     "calibrate": "Measure this GPU into a hardware file.",
     "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
     "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
-    "roofline": "FLOPs by kind, intensity, ideal and predicted time on a GPU, and which resource binds.",
+    "roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind.",
     "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
     "report": "One self-contained HTML page about a problem; --open shows it in a browser.",

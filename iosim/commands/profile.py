@@ -22,8 +22,7 @@ from .options import HARDWARE, flag_option, outputs, problem_options, text_optio
 @flag_option("--no-lse", "The kernel stores no log-sum-exp.")
 @text_option(
     "--hardware",
-    "Also predict DRAM bytes and (except for passes) time: a preset, or a FILE.toml of iosim calibrate.",
-    metavar="NAME|FILE",
+    "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim calibrate.",
     kind=HARDWARE,
 )
 @outputs

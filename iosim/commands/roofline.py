@@ -18,6 +18,11 @@ from .options import (
     variant_options,
 )
 
+PREDICT = (
+    "generated: also the predicted time of the kernels that iosim generates, by the model of iosim verify. It needs "
+    "the rates of h100, h200, or a file of iosim calibrate."
+)
+
 
 @named_command("roofline", needs=(N, D, Need("hardware")), axes=PLACES, usual="core")
 @problem_options
@@ -27,15 +32,15 @@ from .options import (
 @variant_options
 @chip_options
 @own_option("decode", "Add rows for one query over the same keys.")
+@own_option("predict", PREDICT)
 @outputs
 @problem_asked
-def command(asked: Asked, decode: bool, output: Output) -> None:
-    """FLOPs by kind, intensity, ridge, and which resource binds, launch by launch, with three times.
+def command(asked: Asked, decode: bool, predict: str | None, output: Output) -> None:
+    """The least time on a GPU, and what binds: FLOPs by kind, intensity and ridge, launch by launch.
 
-    Two times are the ideal roofline: what the peaks of the --hardware allow, with every word from HBM, and with an
-    ideal L2. The third is the predicted time of the generated kernels, by the model of iosim verify. It needs measured
-    rates: those of h100, h200, or a file of iosim calibrate. M is what one block of the --hardware may use, unless it
-    is given.
+    The bound is what the peaks of the --hardware allow with an ideal L2. Kept measurements of PyTorch's kernels stand
+    beside it where there are some. The time of the SM traffic, if all of it came from HBM, is no bound on a chip with
+    an L2. M is what one block of the --hardware may use, unless it is given.
 
     Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
     """
@@ -51,6 +56,6 @@ def command(asked: Asked, decode: bool, output: Output) -> None:
     names, parts = names_of(choice.hardware), []
     check_registers(asked.given, names)
     for name, place in product(names, memories(asked.given, choice.M, None)):
-        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode)
+        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode, predict=predict)
         parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))
     answer_all(parts, output)

@@ -33,7 +33,7 @@ def predicted_sheet(asked: Asked) -> Sheet:
     options = choice._asdict() | {"schedules": names}
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
-        found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
+        found = roofline(predict="generated", **options, **replace(asked, values={**values, "N": N}).fields)
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row

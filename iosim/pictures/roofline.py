@@ -24,7 +24,7 @@ def roofline_sheet(found: Roofline) -> Sheet:
     if len(rows) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_SCHEDULES}", "name some with --schedule")
     p, chip = found.problem, found.hardware
-    marks = [mark(row, row.seconds, "at the peaks") for row in rows]
+    marks = [mark(row, row.bound_seconds, "at the peaks") for row in rows]
     marks += [mark(row, row.predicted_seconds, "predicted") for row in rows if row.predicted_seconds]
     peak, speed = chip.flops_per_second[p.dtype], chip.hbm_bytes_per_second
     ridge = peak / speed
@@ -43,4 +43,4 @@ def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
     tiles = f" {row.Br}x{row.Bc}" if row.Br else ""
     phase = "" if row.phase == "prefill" else f"{row.phase}, "
     label, speed = f"{row.schedule}{tiles}, {phase}{what}", row.work.matrix_flops / seconds
-    return ChartLine(label, [row.intensity or 0.0], [speed], [row.fits], key=row.schedule)
+    return ChartLine(label, [row.bound_intensity], [speed], [row.fits], key=row.schedule)

@@ -1,9 +1,9 @@
 """The ideal roofline: the work of each launch by kind, and its times at the peaks of a GPU.
 
 A launch takes as long as its slowest resource: memory, matrix products, exponentials or other operations, all perfectly
-overlapped. Launches follow each other. There are two times, which differ in what they assume of memory. Either every
-word of the two-level model comes from HBM (no L2), or each launch moves each word of a tensor to or from HBM once
-(ideal L2).
+overlapped. Launches follow each other. There are two times, which differ in what they assume of memory. With an ideal
+L2 each launch moves each word of a tensor to or from HBM once: this is the bound on a chip that has an L2. The time of
+the SM traffic takes all that multiprocessors load and store from HBM: a bound only on a chip without an L2.
 """
 
 from __future__ import annotations
@@ -118,7 +118,8 @@ class Labels(TypedDict):
 class RooflineRow:
     """A launch, or all of them (`launch` = all), on one GPU.
 
-    `seconds` and `ideal_l2_seconds` are times at the peaks; `binds` and `ideal_l2_binds` name the slowest resource.
+    `ideal_l2_seconds` and `sm_traffic_seconds` are times at the peaks; `ideal_l2_binds` and `sm_traffic_binds` name the
+    slowest resource.
     `intensity` is matrix FLOPs a byte; for a launch without any it is all its operations a byte. At an intensity above
     `ridge` the limit is that kind of arithmetic, and not the HBM. A chip without an L2 has no `ideal_l2` values.
 
@@ -144,8 +145,8 @@ class RooflineRow:
     matrix_seconds: float
     exp_seconds: float
     other_seconds: float
-    seconds: float
-    binds: str
+    sm_traffic_seconds: float
+    sm_traffic_binds: str
     ideal_l2_seconds: float | None
     ideal_l2_binds: str | None
     sram_peak_bytes: int | None = None
@@ -158,6 +159,26 @@ class RooflineRow:
     predicted_dram_read_bytes: int | None = None
     predicted_dram_write_bytes: int | None = None
 
+    @property
+    def bound_seconds(self) -> float:
+        """The time that holds: with an ideal L2 on a chip that has one."""
+        return self.sm_traffic_seconds if self.ideal_l2_seconds is None else self.ideal_l2_seconds
+
+    @property
+    def bound_binds(self) -> str:
+        """The slowest resource in that time."""
+        return self.ideal_l2_binds or self.sm_traffic_binds
+
+    @property
+    def bound_intensity(self) -> float:
+        """FLOPs of products a byte in that time; 0 without any bytes."""
+        return self.work.matrix_flops / self.bound_bytes if self.bound_bytes else 0.0
+
+    @property
+    def bound_bytes(self) -> int:
+        """The bytes that HBM moves in that time."""
+        return self.work.total_bytes if self.ideal_l2_seconds is None else self.work.floor_bytes
+
 
 def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind:
     """The work of one folded walk. A mask that only hides moves no word and saves no step."""
@@ -169,7 +190,7 @@ def work_by_kind(schedule: Schedule, p: Attention, tiling: Tiling) -> WorkByKind
 def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
     """Peaks a second, by kind: bytes, matrix FLOPs of the problem's type, exponentials, other fp32 operations.
 
-    A peak counts a multiply-add as two; other operations are single, so half of the fp32 peak.
+    A peak counts a multiply-add as two. Any two other operations may be one, so they have the whole fp32 peak.
     """
     peak = chip.flops_per_second
     if p.dtype not in peak:
@@ -180,7 +201,7 @@ def peaks(chip: Hardware, p: Attention) -> dict[str, float]:
     if missing:
         hint = f"add {' and '.join(missing)} to its [flops_per_second]"
         raise InputError("--hardware", chip.name, "a GPU with peaks of fp32 operations and of exp", hint)
-    return {"memory": chip.hbm_bytes_per_second, "matrix": peak[p.dtype], "exp": peak["exp"], "other": peak["fp32"] / 2}
+    return {"memory": chip.hbm_bytes_per_second, "matrix": peak[p.dtype], "exp": peak["exp"], "other": peak["fp32"]}
 
 
 def rows_of(
@@ -208,8 +229,8 @@ def rows_of(
     whole = row_at_peaks(label, "all", sum(launches[1:], launches[0]), p, chip)
     # Launches run one after the other, and each waits for its own slowest resource.
     cached = [row.ideal_l2_seconds for row in rows if row.ideal_l2_seconds is not None]
-    seconds = sum(row.seconds for row in rows)
-    return [*rows, replace(whole, seconds=seconds, ideal_l2_seconds=sum(cached) if cached else None)]
+    seconds = sum(row.sm_traffic_seconds for row in rows)
+    return [*rows, replace(whole, sm_traffic_seconds=seconds, ideal_l2_seconds=sum(cached) if cached else None)]
 
 
 def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chip: Hardware) -> RooflineRow:
@@ -235,8 +256,8 @@ def row_at_peaks(label: Labels, launch: str, work: LaunchWork, p: Attention, chi
         matrix_seconds=times["matrix"],
         exp_seconds=times["exp"],
         other_seconds=times["other"],
-        seconds=times[slowest],
-        binds=slowest,
+        sm_traffic_seconds=times[slowest],
+        sm_traffic_binds=slowest,
         ideal_l2_seconds=cached[slowest_cached] if chip.l2_bytes else None,
         ideal_l2_binds=slowest_cached if chip.l2_bytes else None,
     )

@@ -1,18 +1,18 @@
-"""Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and three times on a GPU.
+"""Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and the least time on a GPU.
 
-Two times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. The third time is predicted
-(predict/generated.py): that of the generated kernels, with rates measured on the GPU.
+The times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. Kept measurements of PyTorch's
+kernels stand beside them. The predicted time of generated kernels (predict/on_request.py) is there if asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Table, columns_of, in_order, numbered
 from ..core.problem import Attention
-from ..core.tiling import MMA, Tiling, read_tiles
+from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.conditions import conditions
@@ -23,23 +23,25 @@ from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
+from ..predict.on_request import asks_for_generated, check_compared
 from ..schedules import Schedule, find_all, require
 from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
+from .measured_kernels import measured_beside
 
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, TilesAsked
+    from ..core.tiling import Rule, TilesAsked, Tiling
     from ..core.typing import Mask
     from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
-TAKEN = ("N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "mask")
-LARGE = 128  # rows and keys of tiles that are soon predicted
-MOST_SECONDS = 5.0  # about the longest time of one prediction; longer ones are left out
+TAKEN = (
+    "N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "predict", "mask",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Missing:
 
 @dataclass(frozen=True, repr=False)
 class Roofline(Answer):
-    """The answer of `roofline`. `measured_on` is the GPU whose rates predict; None if none were measured.
+    """The answer of `roofline`. With `predict` it has predicted times of generated kernels, if rates were measured:
+    `measured_on` is the GPU whose rates predict.
 
     `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why. `implied` are the
     notes on what the GPU implies.
@@ -63,23 +66,24 @@ class Roofline(Answer):
     hardware: Hardware
     M_bytes: int
     rows: list[RooflineRow]
+    measured_on: Hardware | None = None
+    predict: bool = False
     unmarked: list[str] = field(default_factory=list)
     nothing_fits: list[str] = field(default_factory=list)
-    measured_on: Hardware | None = None
     not_predicted: list[Missing] = field(default_factory=list)
     on_cuda_cores: list[str] = field(default_factory=list)
     implied: tuple[str, ...] = ()
 
     def table(self) -> Table:
         one_phase = len({row.phase for row in self.rows}) == 1
-        none_predicted = all(row.predicted_seconds is None for row in self.rows)
-        empty = ["phase"] * one_phase + ["predicted_seconds", "predicted_binds"] * none_predicted
-        first = {name: place - len(empty) for place, name in enumerate(empty)}  # left out before all others
-        columns = [replace(column, spare=first.get(column.name, column.spare)) for column in LAUNCH]
+        columns = [replace(column, spare=1) if one_phase and column.name == "phase" else column for column in LAUNCH]
+        if not self.predict:
+            columns = [column for column in columns if column.name not in PREDICTED]
         if not self.hardware.l2_bytes:
             columns = [replace(column, heading=ALONE.get(column.name, column.heading)) for column in columns]
-        left_out = (*(() if self.problem.divided else ON_CHIP), *(() if self.hardware.l2_bytes else WITH_L2))
-        names = [name for name in SHOWN if name not in left_out]
+        absent = (*ON_CHIP * (not self.problem.divided), *WITH_L2 * (not self.hardware.l2_bytes))
+        known = {column.name for column in columns}.difference(absent)
+        names = [name for name in SHOWN if name in known]
         best = [*map(self.rows.index, winners(self))]
         return Table(columns, self.rows, shown=in_order(columns, names), best=best, tall=True)
 
@@ -113,6 +117,7 @@ class Roofline(Answer):
             "unmarked_steps": self.unmarked,
             "nothing_fits": self.nothing_fits,
             "results": self.to_rows(),
+            "measured": [row._asdict() for winner in winners(self) for row in measured(self, winner)],
             "not_predicted": [asdict(missing) for missing in self.not_predicted],
             "answer": " ".join(answer_lines(self)),
             "notes": self.notes,
@@ -132,15 +137,15 @@ class Roofline(Answer):
 
 def roofline(
     N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
-    tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, mask: str | Mask = "dense",
-    paper_model: bool = False,
-    **options: Unpack[ProblemOptions],
+    tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, predict: str | None = None,
+    mask: str | Mask = "dense", paper_model: bool = False, **options: Unpack[ProblemOptions],
 ) -> Roofline:  # fmt: skip
-    """Work, bytes and times of schedules on a GPU, launch by launch: a Roofline.
+    """Work, bytes and least times of schedules on a GPU, launch by launch: a Roofline.
 
     `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
-    those that `count` names. `decode` adds rows for one query over the same keys. Other options are those of `count`.
-    Raises InputError for whatever is not allowed.
+    those that `count` names. `decode` adds rows for one query over the same keys. `predict="generated"` adds the
+    predicted time of generated kernels. Other options are those of `count`. Raises InputError for whatever is not
+    allowed.
     """
     check_names("roofline", options, TAKEN)
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
@@ -148,14 +153,16 @@ def roofline(
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    found = Roofline(problem, chip, M_bytes, [], measured_on=measured_as(hardware), implied=under.notes)
+    wanted = asks_for_generated(predict)
+    measured = measured_as(hardware) if wanted else None
+    found = Roofline(problem, chip, M_bytes, [], measured, wanted, implied=under.notes)
     return filled(found, find_all(schedules) or default_schedules(problem), rule, under.multiple, decode)
 
 
 def filled(
     found: Roofline, schedules: Sequence[Schedule], rule: Rule | None, tile_multiple: int = 1, decode: bool = False
 ) -> Roofline:
-    """A roofline with its rows. Without `measured_on` it has no predicted times, which can take seconds."""
+    """A roofline with its rows. Without `measured_on` it has no predicted times."""
     for schedule in schedules:
         require(schedule, found.problem)
     problems = [found.problem, replace(found.problem, N=1)] if decode and found.problem.N > 1 else [found.problem]
@@ -206,29 +213,12 @@ def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip
     """The prediction for the generated kernels on a GPU whose rates were measured. An IosimError gives the reason if
     there is none."""
     from ..cuda.machine import generate
-    from ..predict.effort import seconds_to_predict
-    from ..predict.generated import check_room, predict_generated
+    from ..predict.on_request import predict_compared
 
     if rule == "ideal":
         raise IosimError("an ideal schedule has no tiles")
-    if p.divided:
-        raise IosimError("the generated kernels keep their tiles in shared memory, and load one tile at a time; leave "
-                          "out --registers and --stages")  # fmt: skip
-    program = generate(schedule, p, tiling)
-    check_room(program, chip)
-    seconds = seconds_to_predict(schedule, program, chip)
-    if seconds > MOST_SECONDS:
-        raise IosimError(f"it would take about {seconds:.0f} s to predict; try {shorter(rule, tiling)}")
-    return predict_generated(schedule, program, chip)
-
-
-def shorter(rule: Rule, tiling: Tiling) -> str:
-    """What makes a prediction shorter. Tiles are no advice to those who have such tiles."""
-    if tiling.rows_q * tiling.rows_k >= LARGE**2:
-        return "a smaller N"
-    odd = rule == "best" and (tiling.rows_q % MMA or tiling.rows_k % MMA)
-    others = f" or --tile-multiple {MMA}" if odd else ""
-    return f"larger tiles or a smaller N, for example with --tiles {LARGE}x{LARGE}{others}"
+    check_compared(schedule, p)
+    return predict_compared(schedule, generate(schedule, p, tiling), chip)
 
 
 def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> list[str]:
@@ -274,10 +264,10 @@ ROW: Columns[RooflineRow] = columns_of(
     Column("launch", "string", "launch", spare=14),
     Column("intensity", "number", "FLOP/B", ".2f", 5),
     Column("ridge", "number", "ridge", ".1f", 4),
-    Column("seconds", "number", "us no L2", lambda row: microseconds(row.seconds), 11),
-    Column("binds", "string", "limit no L2", spare=10),
     Column("ideal_l2_seconds", "number", "us ideal L2", lambda row: microseconds(row.ideal_l2_seconds)),
-    Column("ideal_l2_binds", "string", "limit ideal L2"),
+    Column("ideal_l2_binds", "string", "limit"),
+    Column("sm_traffic_seconds", "number", "us SM traffic", lambda row: microseconds(row.sm_traffic_seconds), 11),
+    Column("sm_traffic_binds", "string", "its limit", spare=10),
     Column("smem_peak_bytes", heading="shared bytes", spare=8),
     Column("register_peak_bytes", heading="register bytes", spare=7),
     Column("predicted_seconds", "number", "us predicted", lambda row: microseconds(row.predicted_seconds)),
@@ -297,30 +287,35 @@ LABELS = 7  # columns that say what a row is about
 LAUNCH = (*ROW[:LABELS], *WORK, *ROW[LABELS:])
 ON_CHIP = ("smem_peak_bytes", "register_peak_bytes")  # shown if tiles may be in both
 WITH_L2 = ("ideal_l2_seconds", "ideal_l2_binds")
-ALONE = {"seconds": "us", "binds": "limit"}  # headings of a chip without an L2
+ALONE = {"sm_traffic_seconds": "us", "sm_traffic_binds": "limit"}  # headings of a chip without an L2
+PREDICTED = tuple(column.name for column in LAUNCH if column.name.startswith("predicted"))
 SHOWN = (
     "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
-    "intensity", "ridge", "seconds", "binds", "ideal_l2_seconds", "ideal_l2_binds", "predicted_seconds",
-    "predicted_binds",
+    "intensity", "ridge", "ideal_l2_seconds", "ideal_l2_binds", "sm_traffic_seconds", "sm_traffic_binds",
+    "predicted_seconds", "predicted_binds",
 )  # fmt: skip
 
 
 def times_explained(found: Roofline) -> list[str]:
-    """The meaning of the three times, and the reasons why some are not predicted."""
+    """The meaning of the times, and the reasons why some are not predicted."""
     at_peaks = "microseconds at the peaks, perfectly overlapped"
     lines = [
-        f"us no L2: {at_peaks}, if every word comes from HBM",
-        "us ideal L2: the same if an L2 keeps all data of a launch",
+        f"us ideal L2: the bound. {at_peaks.capitalize()}, if each launch moves each byte to or from HBM once",
+        "us SM traffic: the same if all that multiprocessors load and store came from HBM; the L2 makes kernels faster",
     ]
     lines = [
         *(lines if found.hardware.l2_bytes else [f"us: {at_peaks}"]),
         "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
     ]
+    return lines + times_predicted(found) if found.predict else lines
+
+
+def times_predicted(found: Roofline) -> list[str]:
+    """The meaning of the predicted time, and the reasons why some are not predicted."""
     if found.measured_on is None:
-        lines.append(f"us predicted: no rates were measured for {found.hardware.name}: run iosim calibrate there and "
-                     "give its file")  # fmt: skip
-        return lines
-    lines += [
+        lacks = f"no rates were measured for {found.hardware.name}"
+        return [f"us predicted: {lacks}: run iosim calibrate there and give its file"]
+    lines = [
         "us predicted: the time of the generated kernels, one launch after the other, with rates measured on "
         + found.measured_on.name.removesuffix(" (measured)"),
         "limit predicted: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
@@ -342,10 +337,15 @@ SLOWEST = {
 
 
 def winners(found: Roofline) -> list[RooflineRow]:
-    """The row of least time at the peaks for each phase: of all launches, among those that fit."""
+    """The row of the least bound for each phase: of all launches, among those that fit. Ties go to fewer bytes."""
     within = [row for row in found.rows if row.launch == "all" and row.fits]
     phases = dict.fromkeys(row.phase for row in within)
-    return [min((row for row in within if row.phase == phase), key=lambda row: row.seconds) for phase in phases]
+    return [min((row for row in within if row.phase == phase), key=cost) for phase in phases]
+
+
+def cost(row: RooflineRow) -> tuple[float, int]:
+    """The least time of a row in whole picoseconds, then the bytes that its multiprocessors move."""
+    return round(row.bound_seconds * 1e12), row.work.total_bytes
 
 
 def answer_lines(found: Roofline) -> list[str]:
@@ -355,35 +355,67 @@ def answer_lines(found: Roofline) -> list[str]:
 
 
 def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
-    """The sentences about one phase."""
+    """The sentences about one phase: the bound, what was measured, the SM traffic, and the other rows."""
     phase = [row for row in found.rows if row.phase == winner.phase and row.launch == "all" and row is not winner]
-    slower = sorted((row for row in phase if row.seconds > NEAR * winner.seconds), key=lambda row: row.seconds)
+    slower = sorted((row for row in phase if row.bound_seconds > NEAR * winner.bound_seconds), key=cost)
     near = [row for row in phase if row.fits and row not in slower]
-    baseline = [row for row in phase if row.schedule == BASELINE]
+    baseline = [row for row in slower if row.schedule == BASELINE]
     within = [row for row in slower if row.fits]
-    other = next(iter([*baseline, *within, *slower]), None)
-    first = "" if len({row.phase for row in found.rows}) == 1 else f"{winner.phase}: "
-    first += f"{named(winner)} takes {winner.seconds * 1e6:.2f} us at the peaks of {found.hardware.name}"
-    lines = [first + (f", {compared(winner, other, found.M_bytes)}" if other else f"; {SLOWEST[winner.binds]}.")]
-    lines += with_ideal_l2(winner)
+    several = {row.phase for row in found.rows} != {winner.phase}
+    lines = [f"{winner.phase}: " * several + bound_sentence(found, winner), *measured_sentence(found, winner)]
+    lines += sm_traffic_sentence(winner) if found.hardware.l2_bytes else []
     lines += [nearly_as_fast(winner, near)] if near else []
-    lines += [f"It takes {compared(winner, within[0], found.M_bytes)}"] if within and within[0] is not other else []
+    first = next(iter([*baseline, *within, *slower]), None)
+    second = within[0] if within and within[0] is not first else None
+    lines += [f"{winner.schedule} takes {compared(winner, row, found.M_bytes)}" for row in (first, second) if row]
     lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
     distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
     return [*lines, distance] if distance else lines
 
 
+def bound_sentence(found: Roofline, row: RooflineRow) -> str:
+    """The sentence that leads: the least time of a row, and what binds."""
+    chip = found.hardware
+    peaks = "measured" if chip.measured else "data-sheet"
+    cached = "with an ideal L2, which serves all that is read again, " if chip.l2_bytes else ""
+    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:.2f} us at the {peaks} peaks of {chip.name}"
+    return f"{least}: {cached}{SLOWEST[row.bound_binds]}."
+
+
+class Beside(NamedTuple):
+    """A kept measurement beside the bound of a phase."""
+
+    phase: str
+    kernel: str
+    seconds: float
+    x_bound: float
+
+
+def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
+    """The kept measurements of PyTorch's kernels on this GPU for the winner's problem, the fastest first."""
+    p = replace(found.problem, N=1) if winner.phase == "decode" else found.problem
+    every = measured_beside(found.hardware, p)
+    return [Beside(winner.phase, one.kernel, one.seconds, one.seconds / winner.bound_seconds) for one in every]
+
+
+def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
+    """The sentence about kept measurements; nothing if there is none for this problem."""
+    rows = measured(found, winner)
+    each = [f"{row.kernel} {row.seconds * 1e6:.2f} us ({row.x_bound:.3g} times the bound)" for row in rows]
+    return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
+
+
+def sm_traffic_sentence(row: RooflineRow) -> list[str]:
+    """The sentence about the time of the SM traffic, if it differs from the bound."""
+    if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
+        return []
+    moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:.2f} us from HBM alone"
+    return [f"{moved}. That is no bound, because the L2 serves most of it."]
+
+
 def named(row: RooflineRow) -> str:
     """A row by its schedule and tiles."""
     return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
-
-
-def with_ideal_l2(row: RooflineRow) -> list[str]:
-    """The sentence about the time with an ideal L2, if something else binds then; else nothing."""
-    if row.ideal_l2_seconds is None or row.ideal_l2_binds in (None, row.binds):
-        return []
-    return [f"With an ideal L2, which serves all that is read again, it takes {row.ideal_l2_seconds * 1e6:.2f} us, and "
-            f"{SLOWEST[row.ideal_l2_binds]}."]  # fmt: skip
 
 
 def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[str]:
@@ -395,8 +427,8 @@ def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[st
     least, fastest = min(timed, key=lambda one: one[0])
     own, lines = winner.predicted_seconds, []
     if own is not None:
-        share = times(own, winner.seconds)
-        lines = [f"Its generated kernels are predicted to take {own * 1e6:.2f} us, {share}x its time at the peaks."]
+        share = times(own, winner.bound_seconds)
+        lines = [f"Its generated kernels are predicted to take {own * 1e6:.2f} us, {share}x the bound."]
     if own is None or own > NEAR * least:
         which = f"Of the generated kernels whose time is predicted, those of {named(fastest)} are fastest"
         lines.append(f"{which}: {least * 1e6:.2f} us.")
@@ -405,23 +437,23 @@ def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[st
 
 def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
     """The sentence about rows that take as long as the winner, or hardly longer."""
-    most = times(max(row.seconds for row in near), winner.seconds)
+    most = times(max(row.bound_seconds for row in near), winner.bound_seconds)
     verb = "takes" if len(near) == 1 else "take"
-    return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}."
+    more = any(row.work.total_bytes > winner.work.total_bytes for row in near)
+    fewest = f", and {winner.schedule} moves the fewest bytes" if more else ""
+    return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}{fewest}."
 
 
 def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
     """The end of a sentence: the winner's time and bytes compared with those of another row, and the limit of both."""
     beyond = "" if other.fits else f", which would need {times(other.smem_peak_bytes or 0, M_bytes)} times this SRAM"
-    less = winner.seconds <= other.seconds
-    share = times(*sorted((winner.seconds, other.seconds), reverse=True))
-    text = f"{share}x {'less' if less else 'more'} than {named(other)}{beyond}: "
-    mine, its = winner.work.total_bytes, other.work.total_bytes
+    text = f"{times(other.bound_seconds, winner.bound_seconds)}x less than {named(other)}{beyond}: "
+    mine, its = winner.bound_bytes, other.bound_bytes
     if mine != its:
-        text += f"it moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
+        text += f"HBM moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
     done, theirs = winner.work.matrix_flops, other.work.matrix_flops
-    if theirs > NEAR * done and "matrix" in (winner.binds, other.binds):
-        text += f"computes {times(theirs, done)}x fewer FLOPs of products, and "
-    if winner.binds == other.binds:
-        return f"{text}{SLOWEST[winner.binds]} in both."
-    return f"{text}{SLOWEST[winner.binds]}, not {SLOWEST[other.binds].rpartition(' ')[0]}."
+    if theirs > NEAR * done and "matrix" in (winner.bound_binds, other.bound_binds):
+        text += f"it computes {times(theirs, done)}x fewer FLOPs of products, and "
+    if winner.bound_binds == other.bound_binds:
+        return f"{text}{SLOWEST[winner.bound_binds]} in both."
+    return f"{text}{SLOWEST[winner.bound_binds]}, not {SLOWEST[other.bound_binds].rpartition(' ')[0]}."

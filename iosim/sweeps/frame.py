@@ -49,6 +49,7 @@ def sweep(
     tensors: AxisValue = None,
     seed: AxisValue = None,
     dropout: AxisValue = None,
+    predict: AxisValue = None,
     decode: bool = False,
     **values: AxisValue,
 ) -> pd.DataFrame:
@@ -80,6 +81,7 @@ def sweep(
         "tensors": tensors,
         "seed": seed,
         "dropout": dropout,
+        "predict": predict,
         "decode": decode,
     }
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}

@@ -127,6 +127,12 @@ ROWS = (
         ("check",),
         probabilities,
     ),
+    Own(
+        Option("predict", TEXT, "generated: the times of the kernels that iosim generates.", metavar="WHAT"),
+        ("tune", "roofline"),
+        one_of("generated"),
+        decides=True,
+    ),
     Own(Option("decode", FLAG, "add rows for one query.", False), ("roofline",), flag, decides=True),
 )
 OWN = {own.option.name: own for own in ROWS}

@@ -148,33 +148,38 @@ def test_notes_are_broken_between_words():
 def test_the_roofline_shows_its_answer_at_80_columns():
     """Headings of several words are folded to make room."""
     row = roofline(512, 64, "h100", schedules="standard-tiled", paper_model=True).rows[-1]
-    us = [f"{seconds * 1e6:,.2f}" for seconds in (row.seconds, row.ideal_l2_seconds, row.predicted_seconds)]
+    us = [f"{seconds * 1e6:,.2f}" for seconds in (row.ideal_l2_seconds, row.sm_traffic_seconds)]
     text = bare(on_terminal(["roofline", *LINES["roofline"], "--paper-model"], 80))
     head, rows = table_of(text)
     tiles = f"{row.Br}x{row.Bc}"
-    assert ["standard-tiled", tiles, "yes", "all", us[0], row.binds, us[1], row.ideal_l2_binds, us[2]] in rows
+    shown = [*us[:1], row.ideal_l2_binds, *us[1:], row.sm_traffic_binds]
+    assert any(row[:2] == ["standard-tiled", tiles] and row[-4:] == shown for row in rows), rows
     lines = text.splitlines()
     above = lines[lines.index(head) - 2 : lines.index(head)]
-    assert [line.split() for line in above] == [["us", "us", "limit"], ["no", "limit", "ideal", "ideal"]]
-    assert head.split()[4:] == ["L2", "no", "L2", "L2", "L2", "us", "predicted"]
+    assert [line.split() for line in above][-1][-4:] == ["us", "ideal", "us", "SM"]
+    assert head.split()[-4:] == ["L2", "limit", "traffic", "limit"]
 
 
-TIMES = ("us no L2", "limit no L2", "us ideal L2", "limit ideal L2", "us predicted", "limit predicted")
+TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit", "us predicted", "limit predicted")
 
 
-@pytest.mark.parametrize("decode, width, left_out", [(False, 80, {1, 5}), (True, 80, {0, 1, 5}), (False, 140, set())])
+@pytest.mark.parametrize("decode, width, left_out", [(False, 80, {3, 5}), (True, 80, {2, 3, 5}), (False, 140, set())])
 def test_what_of_the_times_a_roofline_shows(decode, width, left_out):
     """Of times with six digits. The time with an ideal L2, its limit and the predicted time are always there."""
-    found = roofline(256, 64, "h100", tiles="64x64", schedules="standard-tiled,flash2", decode=decode)
-    slow = [replace(row, seconds=0.0123, ideal_l2_seconds=0.0012, predicted_seconds=0.1478) for row in found.rows]
+    found = roofline(
+        256, 64, "h100", tiles="64x64", schedules="standard-tiled,flash2", decode=decode, predict="generated"
+    )
+    slow = [
+        replace(row, sm_traffic_seconds=0.0123, ideal_l2_seconds=0.0012, predicted_seconds=0.1478) for row in found.rows
+    ]
     there = layout(replace(found, rows=slow).table().grid(), width).widths
     assert [name for name in TIMES if name not in there] == [TIMES[k] for k in sorted(left_out)]
     assert {"schedule", "tiles", "fits", "launch"} <= set(there) and decode <= ("phase" in there)
 
 
-def test_columns_without_a_prediction_give_way_first():
-    grid = roofline(256, 64, "a100-80gb", schedules="flash2").table().grid()
-    assert grid.spare[:3] == ("phase", "us predicted", "limit predicted")
+def test_without_predict_there_is_no_column_of_a_prediction():
+    grid = roofline(256, 64, "h100", schedules="flash2").table().grid()
+    assert not any("predicted" in name for name in grid.spare)
     there = layout(grid, 80).widths
     assert [name in there for name in TIMES] == [True] * 4 + [False] * 2
 

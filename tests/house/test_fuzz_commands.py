@@ -31,6 +31,7 @@ MASKS = [
     "strided:64",
 ]
 POOLS = {
+    "--predict": (["generated"], ["all", "", "GENERATED x"]),
     "--N": (COUNTS + AXIS[:2], fuzz.BAD_NUMBERS + HUGE),
     "--Nk": (COUNTS, fuzz.BAD_NUMBERS + HUGE + AXIS),
     "--d": (["1", "4", "8"], fuzz.BAD_NUMBERS + AXIS + ["1024"]),

@@ -279,7 +279,7 @@ def test_a_chip_without_an_l2_has_no_word_of_one(tmp_path, monkeypatch, iosim, a
             done = iosim(*line)
             assert done.exit_code == 0 and "l2" not in (done.stdout + done.stderr).lower()
         row, *_ = ask(*roofline)["results"]
-        assert row["ideal_l2_seconds"] is None and row["ideal_l2_binds"] is None and row["seconds"] > 0
+        assert row["ideal_l2_seconds"] is None and row["ideal_l2_binds"] is None and row["sm_traffic_seconds"] > 0
     (tmp_path / "mine.toml").write_text("l2_bytes = 1048576\n" + example, encoding="utf-8")
     assert "ideal L2" in iosim(*roofline).stdout and "l2_bytes" in iosim("hardware", "mine.toml").stdout
 

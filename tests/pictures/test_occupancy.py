@@ -98,7 +98,9 @@ def test_times_are_those_of_the_roofline():
     assert [line.label for line in chart.lines] == ["flash2, predicted", "flash2, at the peaks, ideal L2"]
     assert chart.lines[0].x == chart.lines[1].x == [256, 512, 1024]
     for k, N in enumerate((256, 512, 1024)):
-        found = roofline(N, 64, "h100", heads=8, acc_dtype="fp32", tiles="64x64", schedules="flash2")
+        found = roofline(
+            N, 64, "h100", heads=8, acc_dtype="fp32", tiles="64x64", schedules="flash2", predict="generated"
+        )
         (row,) = [row for row in found.rows if row.launch == "all"]
         assert chart.lines[0].y[k] == 1e6 * row.predicted_seconds > chart.lines[1].y[k] == 1e6 * row.ideal_l2_seconds
 

@@ -226,7 +226,9 @@ def test_marks_are_rows_of_the_roofline():
     for row in (row for row in found.rows if row.launch == "all"):
         tiles = "" if row.Br is None else " 64x64"
         line = chart.line(f"{row.schedule}{tiles}, at the peaks")
-        assert line.x == [row.intensity] and line.y == [row.work.matrix_flops / row.seconds]
+        assert line.x == [row.work.matrix_flops / row.work.floor_bytes] and line.y == [
+            row.work.matrix_flops / row.ideal_l2_seconds
+        ]
     (roof,) = [line for line in chart.lines if line.kind == "floor"]
     assert all(line.y[0] <= 1.0001 * min(roof.y[1], line.x[0] * 3.35e12) for line in chart.lines if line.kind == "data")
 
