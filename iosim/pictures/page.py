@@ -21,7 +21,7 @@ from ..hardware import load
 from ..masks.picture import MOST_PICTURE_PAIRS
 from ..schedules import find
 from ..studies.ideal_roofline import peaks
-from ..studies.roofline import Roofline, filled
+from ..studies.roofline import Roofline, filled, time_lines, winners
 from ..tables import Rows
 from ..units import binary, format_bytes
 from . import player
@@ -280,23 +280,30 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
 
 
 def roofline_section(found: Report, hardware: str | None, rule: Rule | None) -> str:
-    """The section of the roofline, for at most three schedules; empty if the GPU has no peak for the types."""
-    names = list(dict.fromkeys(r.schedule for r in found.results))
-    usual = [name for name in player.USUAL if name in names] or names
+    """The section of the roofline, for the winner of the page and two others; empty if the GPU has no peak for the
+    types. Tiles are those of the page on the GPU that was asked for, and usual ones on an example."""
+    best = player.winner(found)
+    counted = [r.schedule for r in found.results]
+    names = dict.fromkeys(name for name in (best, *player.USUAL, *counted) if name in counted)
+    schedules = [find(name) for name in names if name][:MOST_ROOFLINE]
     try:
         chip = load(hardware or EXAMPLE_GPU)
         peaks(chip, found.problem)
-        empty, schedules = Roofline(found.problem, chip, chip.sram_bytes, []), [*map(find, usual[:MOST_ROOFLINE])]
-        seen = filled(empty, schedules, rule or EXAMPLE_TILES, found.under.multiple)
+        M_bytes = (hardware and found.M_bytes) or chip.sram_bytes
+        tiles: Rule = rule or ("best" if hardware else EXAMPLE_TILES)
+        seen = filled(Roofline(found.problem, chip, M_bytes, []), schedules, tiles, found.under.multiple)
         sheet = roofline_sheet(seen)
     except IosimError:
         return ""
     example = "" if hardware else " No hardware was asked for, so this is an example."
     words = (
-        "How fast each schedule can compute at its operations a byte, at the peaks of the GPU, with its shared memory "
-        f"and tiles as kernels have them. <code>iosim roofline</code> predicts times.{example}"
+        "How fast each schedule can compute at its operations a byte of HBM, at the peaks of the GPU, with its shared "
+        f"memory{' and an ideal L2' if chip.l2_bytes else ''}.{example}"
     )
-    return section(f"On a GPU: {seen.hardware.name}", chart_svg(replace(sheet.charts[0], title=sheet.title)), words)
+    own = [row for row in seen.rows if row.schedule == best and row.launch == "all" and row.fits]
+    lines = "".join(f"<p>{escape(line)}</p>" for row in own or winners(seen) for line in time_lines(seen, row))
+    drawn = chart_svg(replace(sheet.charts[0], title=sheet.title))
+    return section(f"On a GPU: {chip.name}", lines + drawn, words)
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:

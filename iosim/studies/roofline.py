@@ -362,15 +362,21 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
     baseline = [row for row in slower if row.schedule == BASELINE]
     within = [row for row in slower if row.fits]
     several = {row.phase for row in found.rows} != {winner.phase}
-    lines = [f"{winner.phase}: " * several + bound_sentence(found, winner), *measured_sentence(found, winner)]
-    lines += sm_traffic_sentence(winner) if found.hardware.l2_bytes else []
+    first, *more = time_lines(found, winner)
+    lines = [f"{winner.phase}: " * several + first, *more]
     lines += [nearly_as_fast(winner, near)] if near else []
-    first = next(iter([*baseline, *within, *slower]), None)
-    second = within[0] if within and within[0] is not first else None
-    lines += [f"{winner.schedule} takes {compared(winner, row, found.M_bytes)}" for row in (first, second) if row]
+    other = next(iter([*baseline, *within, *slower]), None)
+    next_one = within[0] if within and within[0] is not other else None
+    lines += [f"{winner.schedule} takes {compared(winner, row, found.M_bytes)}" for row in (other, next_one) if row]
     lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
     distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
     return [*lines, distance] if distance else lines
+
+
+def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
+    """The sentences about the times of a row: the bound, what was measured, and the time of the SM traffic."""
+    more = sm_traffic_sentence(row) if found.hardware.l2_bytes else []
+    return [bound_sentence(found, row), *measured_sentence(found, row), *more]
 
 
 def bound_sentence(found: Roofline, row: RooflineRow) -> str:

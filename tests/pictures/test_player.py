@@ -208,6 +208,20 @@ def test_the_page_has_bars_of_words_and_a_roofline(iosim):
     assert "On a GPU" not in iosim("report", *SIZES[:4], "--hardware", "t4", "--dtype", "fp8").stdout
 
 
+@pytest.mark.parametrize("mask", [(), ("--causal",)], ids=str)
+def test_the_page_leads_with_the_bound_of_its_winner(iosim, ask, mask):
+    """The schedule and the tiles of the answer above it, and what was measured."""
+    line = ("--N", 4096, "--d", 128, "--heads", 32, "--hardware", "h100", *mask)
+    text = iosim("report", *line).stdout
+    section = text[text.index("On a GPU: H100") :]
+    best = min((r for r in ask("count", *line)["results"] if r["fits"]), key=lambda r: r["total_bytes"])
+    tiles = f"{best['Br']}x{best['Bc']}"
+    (row,) = ask("roofline", *line, "--schedule", best["schedule"], "--tiles", tiles)["results"]
+    named = f"<p>{best['schedule']} ({tiles}) takes at least {row['ideal_l2_seconds'] * 1e6:.2f} us"
+    assert named in section and "Measured on H100: torch-cudnn " in section and f"{tiles}, at the peaks" in section
+    assert "That is no bound" in section and "predicted" not in section
+
+
 def test_the_pictures_of_the_docs_are_there_and_small():
     names = re.findall(r"\]\((pictures/[\w-]+\.png)\)", (DOCS / "report.md").read_text())
     assert len(names) == 2 and all((DOCS / name).stat().st_size < 150_000 for name in names)
