@@ -84,7 +84,6 @@ def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> Non
     """
     from .. import grid, tables
 
-    say(notes_of(parts))
     if output.as_json and output.as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if output.as_json:
@@ -96,6 +95,7 @@ def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> Non
         grid.print_pieces([*above, *pieces_of(parts)])
     else:
         emit(grid.plain([*above, *pieces_of(parts)]) + "\n", output.path)
+    say(notes_of(parts))
 
 
 def json_of(parts: Sequence[Part]) -> Mapping[str, object]:

@@ -140,8 +140,8 @@ def test_the_winner_and_what_does_not_fit_stand_out():
 def test_notes_are_broken_between_words():
     line = ["count", "--N", "64", "--d", "8", "--M", "4KB", "--mask", "causal", "--visit-all"]
     text = bare(on_terminal(line, 60))
-    note = text[: text.index("attention:")]
-    assert note.startswith("note: standard, ") and max(map(len, note.splitlines())) <= 60
+    note = text[text.index("note: standard, ") :]
+    assert text.startswith("attention:") and max(map(len, note.splitlines())) <= 60
     assert "without --visit-all flash1 and flash2 skip hidden tiles" in " ".join(note.split())
 
 
