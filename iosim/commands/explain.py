@@ -75,7 +75,7 @@ class Asked(NamedTuple):
 @text_option(
     "--hardware",
     "The GPU whose limits apply: a preset, as h100, or a FILE.toml; see iosim hardware (default: h100 for sm_90).",
-    metavar="NAME",
+    metavar="NAME|FILE",
     kind=HARDWARE,
 )
 @text_option(

@@ -22,7 +22,8 @@ from .options import HARDWARE, flag_option, outputs, problem_options, text_optio
 @flag_option("--no-lse", "The kernel stores no log-sum-exp.")
 @text_option(
     "--hardware",
-    "Also predict DRAM bytes and (except for passes) time: a preset, or a file of iosim calibrate.",
+    "Also predict DRAM bytes and (except for passes) time: a preset, or a FILE.toml of iosim calibrate.",
+    metavar="NAME|FILE",
     kind=HARDWARE,
 )
 @outputs

@@ -63,7 +63,12 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
 @schedule_option("Only these: a,b or repeated (default: all core schedules).")
 @variant_options
 @flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
-@text_option("--hardware", "A preset, or a file of iosim calibrate (default: by the name of the GPU).", kind=HARDWARE)
+@text_option(
+    "--hardware",
+    "A preset, or a FILE.toml of iosim calibrate (default: by the name of the GPU).",
+    metavar="NAME|FILE",
+    kind=HARDWARE,
+)
 @text_option(
     "--from-ncu",
     "Judge a profile from a file; this needs no GPU. Without other options, judge all runs that the file names.",

@@ -20,7 +20,7 @@ from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import conditions
 from .given import memory
-from .published import Published, tiles_of_gpus
+from .published import Published, PublishedTiles, tiles_of_gpus
 from .report import Report
 from .result import Result
 
@@ -91,15 +91,24 @@ def count_published(found: Report, M_bytes: int, names: Collection[str]) -> Iter
     p = found.problem
     seen = {(r.schedule, r.Br, r.Bc) for r in found.results}
     for tiles in tiles_of_gpus(names, p, M_bytes):
-        schedule = SCHEDULES[tiles.schedule]
-        alone = run(schedule, tiles.tiles, p, M_bytes)
-        result = alone if p.divided else run(schedule, tiles.tiles, narrowed(p, **tiles.options), M_bytes)
-        key, least = (schedule.name, alone.Br, alone.Bc), floor_of(p, M_bytes, schedule.family)
-        if result.fits and result.total and key not in seen:
+        result = run_published(tiles, p, M_bytes)
+        key = (result.schedule, result.Br, result.Bc)
+        if result.fits and key not in seen:
             seen.add(key)
-            share = result.total / least if least else None
-            result = replace(result, ratio_to_bound=alone.ratio_to_bound, ratio_to_floor=share)
             yield Published(tiles, replace(result, tiling=tiles.short))
+
+
+def run_published(tiles: PublishedTiles, p: Attention, M_bytes: int) -> Result:
+    """The count of published tiles on a GPU. Its kernel has the registers that it was made for, so more fits; its
+    ratios are those of M alone, as for other tiles."""
+    schedule = SCHEDULES[tiles.schedule]
+    alone = run(schedule, tiles.tiles, p, M_bytes)
+    if p.divided or not tiles.options:
+        return alone
+    result = run(schedule, tiles.tiles, narrowed(p, **tiles.options), M_bytes)
+    least = floor_of(p, M_bytes, schedule.family)
+    share = result.total / least if least and result.total and result.fits else None
+    return replace(result, ratio_to_bound=alone.ratio_to_bound, ratio_to_floor=share)
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:

@@ -60,6 +60,7 @@ class Sweep:
     own: dict[str, Sequence[object]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     implied: bool = False
+    paper_model: bool = False
 
     @property
     def points_of_options(self) -> int:
@@ -141,7 +142,7 @@ def build(
         sizes, [(own["dtype"], own["acc_dtype"]) for own in each], masks, multiples, points,
         tuple(schedule_names(schedules)), tuple(read_rules(tiles)), columns,
         tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
-        under.notes, given_multiples == [None],
+        under.notes, given_multiples == [None], paper_model is True,
     )  # fmt: skip
     check_sweep(sweep, needs_M=asking is None)
     return sweep

@@ -267,20 +267,11 @@ def training(
     InputError for whatever is not allowed.
     """
     taken = (
-        "N",
-        "d",
-        "M",
-        "hardware",
-        "paper_model",
-        "combinations",
-        "tiles",
-        "backward_tiles",
-        "tile_multiple",
-        "unfused",
+        "N", "d", "M", "hardware", "paper_model", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused",
         "mask",
-    )
+    )  # fmt: skip
     check_names("training", options, taken)
-    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles and (tiles, backward_tiles))
     p, M = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware)
     rule, backward_rule = read_tiles(tiles), read_tiles(backward_tiles, "--backward-tiles")
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)

@@ -109,6 +109,7 @@ class Work:
             "dtype": [list(pair) for pair in plan.types],
             "mask": [mask_text(str(mask)) for mask in plan.masks],
             "hardware": list(plan.hardware),
+            **({"paper_model": True} if plan.paper_model else {}),
             "options": axis_text([dict(point) for point in plan.options]),
             **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,

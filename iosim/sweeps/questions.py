@@ -41,8 +41,8 @@ def of_point() -> tuple[str, ...]:
 
 
 class Point(NamedTuple):
-    """A grid point: the fields of its problem, and the options of the question about it. The conditions of a GPU are in
-    them already."""
+    """A grid point: the fields of its problem, and the options of the question about it. The accumulators and the
+    multiple that a GPU implies are among them."""
 
     fields: Fields
     M_bytes: int | None
@@ -51,6 +51,7 @@ class Point(NamedTuple):
     tiles: Rule | None
     tile_multiple: int
     own: Fields
+    paper_model: bool
 
 
 def rows_of_tune(p: Point) -> Rows:
@@ -65,10 +66,12 @@ def rows_of_tune(p: Point) -> Rows:
         return rows_of_fastest(p)
     searched: Fields = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if {*own} & {*GOALS}:
-        check_goal([name for name in GOALS if name in own], {"--M": p.M_bytes, "--curve": curve or None})
-        return least_M(**searched).to_rows()
+        M = p.M_bytes if p.hardware is None else None
+        check_goal([name for name in GOALS if name in own], {"--M": M, "--curve": curve or None})
+        return least_M(hardware=p.hardware, paper_model=p.paper_model, **searched).to_rows()
     if not curve:
-        return least.tune(M=p.M_bytes, **searched).to_rows()
+        place = {"M": p.M_bytes} if p.hardware is None else {"hardware": p.hardware}
+        return least.tune(**place, paper_model=p.paper_model, **searched).to_rows()
     if p.M_bytes is not None:
         raise InputError("--M", p.M_bytes, "nothing with --curve, which goes over every M", "leave out one of the two")
     return least.curve(**searched).to_rows()
@@ -80,7 +83,7 @@ def rows_of_fastest(p: Point) -> Rows:
     if p.hardware is None:
         raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
     asked: Fields = {"hardware": p.hardware, "schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields}
-    return fastest(paper_model=True, **asked).to_rows()
+    return fastest(paper_model=p.paper_model, **asked).to_rows()
 
 
 def rows_of_cache(p: Point) -> Rows:
@@ -106,7 +109,7 @@ def rows_of_roofline(p: Point) -> Rows:
         raise InputError("--hardware", "nothing", "a preset, with --what roofline")
     return roofline(
         hardware=p.hardware,
-        paper_model=True,
+        paper_model=p.paper_model,
         M=p.M_bytes,
         schedules=p.schedules,
         tiles=p.tiles,
@@ -263,6 +266,7 @@ class Asked:
             plan.tiles[at["tiles"]] if plan.tiles else None,
             plan.multiples[at["tile_multiple"]],
             {name: values[at[name]] for name, values in plan.own.items()},
+            plan.paper_model,
         )
 
     def columns_of(self, point: Point) -> Row:

@@ -110,8 +110,14 @@ class Best(Answer):
         published = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else lines_on_dominated(self.dominated)
-        tables: Pieces = [above, found, *hidden, "", "published:", published, "", bounds_table(self.bounds)]
+        tables: Pieces = [above, found, *hidden, "", self.of_whom(), published, "", bounds_table(self.bounds)]
         return [*tables, *unfit_lines(seen), "", *answer_lines(self.kept)]
+
+    def of_whom(self) -> str:
+        """The line above published tiles. On a GPU it says where their kernels keep S and O."""
+        apart = dict.fromkeys(tiles.label for tiles, result in self.published if result.register_peak_bytes)
+        of = f", with S and O of {' and '.join(apart)} in registers beside M" if apart else ""
+        return f"published{of if not self.problem.divided else ''}:"
 
     def to_dict(self) -> Row:
         names = [result.schedule for result in self.results]

@@ -11,9 +11,9 @@ from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
 from ..counting.conditions import conditions
-from ..counting.count import check_names, counted_tiling, run
+from ..counting.count import check_names, counted_tiling, run, run_published
 from ..counting.given import memory
-from ..counting.published import PUBLISHED, PublishedTiles
+from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.tiling import Rule, RuleName
     from ..core.typing import Mask
+    from ..counting.result import Result
     from ..schedules.registry import SchedulesAsked
 
 
@@ -74,9 +75,10 @@ def tune(
     found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
-    published = [
-        (c, count_with_blocks(find(c.schedule), c.tiles, problem, M_bytes)) for c in published_in(space, problem)
-    ]
+    published = [(c, of_published(c, problem, M_bytes, gpu=under.implies)) for c in published_in(space, problem)]
+    if under.implies:
+        newest = [c for c in tiles_of_gpus({s.name for s in space}, problem, M_bytes) if c not in PUBLISHED]
+        published += [(c, of_published(c, problem, M_bytes, gpu=True)) for c in newest]
     proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
     if not schedules and multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
@@ -122,11 +124,22 @@ def count_with_blocks(
 ) -> ResultWithBlocks:
     """The count and the blocks of one schedule with one tile rule, for a problem with these options."""
     problem = narrowed(problem, **(options or {}))
-    result = run(schedule, rule, problem, M_bytes, multiple)
+    return with_blocks(run(schedule, rule, problem, M_bytes, multiple), problem, options or {})
+
+
+def of_published(tiles: PublishedTiles, problem: Attention, M_bytes: int, gpu: bool) -> ResultWithBlocks:
+    """The count and the blocks of published tiles, in one SRAM or on a GPU, which has registers too."""
+    if not gpu:
+        return count_with_blocks(find(tiles.schedule), tiles.tiles, problem, M_bytes)
+    return with_blocks(run_published(tiles, problem, M_bytes), problem, {})
+
+
+def with_blocks(result: Result, problem: Attention, options: dict[str, int]) -> ResultWithBlocks:
+    """A result with its blocks, and with the options that were chosen for it."""
     if result.total is None:
         return ResultWithBlocks(**vars(result))
-    many = blocks(schedule, problem, counted_tiling(result))
-    return ResultWithBlocks(**vars(result), options=options or {}, blocks=many)
+    many = blocks(find(result.schedule), problem, counted_tiling(result))
+    return ResultWithBlocks(**vars(result), options=options, blocks=many)
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:

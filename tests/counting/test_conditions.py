@@ -39,7 +39,7 @@ def answer(iosim, line, *more):
     try:
         found = json.loads(out.stdout)
     except json.JSONDecodeError:
-        rows = [json.loads(row) for row in out.stdout.splitlines()]
+        rows = [row for line in out.stdout.splitlines() if (row := json.loads(line)).get("role") != "published"]
         return [{key: cell for key, cell in row.items() if key != "hardware"} for row in rows], out.stderr
     return {key: value for key, value in found.items() if key not in ("argv", "notes", "published")}, out.stderr
 
@@ -67,6 +67,12 @@ def test_a_gpu_has_its_conditions_in_every_command(line, iosim):
     best = [r for r in results(found) if r.get("tiling") == "best" and r["Br"]]
     assert all(r["Br"] % 16 == 0 == r["Bc"] % 16 or r["Bc"] >= N for r in best), best
     assert best or not line.startswith(("count", "tune", "training"))
+
+
+def test_tiles_of_the_backward_pass_alone_are_searched_too():
+    found = package.training(N, D, hardware=GPU, tiles="64x64", backward_tiles="best", combinations="flash2").steps
+    assert all(step.backward.Br % 16 == 0 == step.backward.Bc % 16 for step in found)
+    assert found[0].backward.tiling == "best"
 
 
 def accepts(line, flag):
@@ -130,6 +136,16 @@ def test_a_sweep_in_a_file_and_over_gpus(tmp_path, iosim):
     assert '"acc_dtype":"fp16"' in iosim("sweep", file, "--json").stdout
     file.write_text(file.read_text().replace("true", "1"))
     assert "true or false" in iosim("sweep", file).stderr
+
+
+def test_a_sweep_of_tune_asks_the_gpu(iosim):
+    """Published tiles, and the goals of tune, are those of the GPU at each point."""
+    line = ("--N", 1024, "--d", 64, "--hardware", GPU, "--schedule", "flash2", "--json")
+    labels = [json.loads(row)["label"] for row in iosim("sweep", "--what", "tune", *line).stdout.splitlines()]
+    assert "FlashAttention-3" in labels
+    goal = iosim("sweep", "--what", "tune", *line, "--at-most", "1MB")
+    (row,) = map(json.loads, goal.stdout.splitlines())
+    assert row["Br"] % 16 == 0 and row["acc_dtype"] == "fp32"
 
 
 def test_pictures_and_pages_have_the_conditions(tmp_path, iosim):

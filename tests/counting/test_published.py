@@ -72,6 +72,19 @@ def test_where_they_stand(ask, iosim):
     assert ask("count", "--N", 8192, "--d", 128, "--M", H100, "--acc-dtype", "fp32")["published"] == []
 
 
+@pytest.mark.parametrize("gpu, d, mask", [("h100", 128, "dense"), ("rtx-4090", 256, "dense"), ("h200", 64, "causal")])
+def test_tune_finds_the_same_of_them_as_count(gpu, d, mask, iosim):
+    """What fits in tune is a row of count. Without the conditions of a GPU the tiles are in one SRAM, as before."""
+    best = tune(8192, d, hardware=gpu, mask=mask)
+    fits = [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in best.published if c.short and r.fits]
+    counted = count(8192, d, hardware=gpu, mask=mask).published
+    assert fits == [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in counted] and fits
+    assert "in registers beside M:" in str(best)
+    paper = tune(8192, d, hardware=gpu, mask=mask, paper_model=True)
+    assert "\npublished:\n" in str(paper) and not any(r.register_peak_bytes for _, r in paper.published)
+    assert all(c.label != "FlashAttention-3" for c, _ in paper.published)
+
+
 def test_tune_and_count_read_the_same_list():
     known = {c.tiles for c in PUBLISHED if c.short}
     assert known == {Tiling(*pair) for pair in FA2}
