@@ -89,12 +89,15 @@ def count(
 def count_published(found: Report, M_bytes: int, names: Collection[str]) -> Iterator[Published]:
     """The counts of published tiles that fit and are not among the results. Their ratios are those of the same SRAM."""
     p = found.problem
-    seen = {(r.schedule, r.Br, r.Bc) for r in found.results}
+
+    def clipped(r: Result) -> tuple[str, int, int]:
+        return r.schedule, min(r.Br or p.N, p.N), min(r.Bc or p.Nk, p.Nk)
+
+    seen = {clipped(r) for r in found.results if r.total is not None}
     for tiles in tiles_of_gpus(names, p, M_bytes):
         result = run_published(tiles, p, M_bytes)
-        key = (result.schedule, result.Br, result.Bc)
-        if result.fits and key not in seen:
-            seen.add(key)
+        if result.fits and clipped(result) not in seen:
+            seen.add(clipped(result))
             yield Published(tiles, replace(result, tiling=tiles.short))
 
 

@@ -13,6 +13,7 @@ from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
 from ..counting.count import counted_tiling
+from ..counting.published import published_line
 from ..counting.report import Report, unfit_lines
 from ..counting.result import Result
 from ..errors import IosimError
@@ -194,7 +195,8 @@ def html_cell(value: object) -> str:
 
 def counts_table(found: Report) -> str:
     """The table of counts with its notes, as HTML."""
-    notes = "".join(f"<p>{escape(line)}</p>" for line in unfit_lines(found) if line)
+    lines = [*published_line(found.published), *unfit_lines(found)]
+    notes = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
     return rows_table(found.counts().grid().rows) + notes
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from iosim import SCHEDULES, Attention, count, roofline
+from iosim import SCHEDULES, Attention, count
 from iosim.core.problem import DENSE
 from iosim.counting.notes import suits_tensor_cores, tile_notes
 from iosim.schedules import applies
@@ -95,19 +95,3 @@ def test_a_mask_changes_nothing():
     for mask in ("causal", "window:100"):
         found = count(4096, 64, "64KB", schedules="block-sparse-q", mask=mask, tiles="best")
         assert found.problem.mask is not DENSE and any("tensor cores" in note for note in found.notes)
-
-
-def test_the_advice_on_a_long_prediction_is_not_what_was_given():
-    """Nobody who gave tiles is told to search others, and nobody who has large ones to take such."""
-
-    def why(**given):
-        (missing,) = roofline(65536, 64, "h100", schedules="flash2", **given).not_predicted
-        return missing.why.partition("predict; ")[2]
-
-    assert why(tiles="128x128") == why(tiles="256x64") == "try a smaller N"
-    assert why(tiles="16x16") == "try larger tiles or a smaller N, for example with --tiles 128x128"
-    assert (
-        why(M="4KB", tile_multiple=1)
-        == "try larger tiles or a smaller N, for example with --tiles 128x128 or --tile-multiple 16"
-    )
-    assert "--tile-multiple" not in why(M="16KB", tile_multiple=16)
