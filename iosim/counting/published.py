@@ -57,17 +57,20 @@ HOPPER_BYTES = 227 * 1024  # of SRAM, for which they were made
 
 
 def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int) -> Iterator[PublishedTiles]:
-    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and the SRAM of a GPU."""
-    found = [tiles for tiles in PUBLISHED if tiles.short and tiles.schedule in names]
-    yield from found
+    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and the SRAM of a GPU.
+
+    There are none for sizes and types that these kernels lack, nor under a mask of tiles, which other tiles change.
+    """
     width = next((d for d in OF_FA3 if max(p.d, p.dv) <= d), None)
-    known = p.word_bytes == 2 and (p.mask is DENSE or str(p.mask) == "causal")
-    if found and width and known and M_bytes >= HOPPER_BYTES:
+    found = [tiles for tiles in PUBLISHED if tiles.short and tiles.schedule in names]
+    if width is None or not found or p.word_bytes != 2 or p.mask.tile_units:
+        return
+    yield from found
+    if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or str(p.mask) == "causal"):
         Br, dense, causal = OF_FA3[width]
         tiles = Tiling(Br, dense if p.mask is DENSE else causal)
-        yield PublishedTiles(
-            "FlashAttention-3", found[0].schedule, tiles, FA3, short="FA3", options=IN_REGISTERS | {"stages": 2}
-        )
+        chip = IN_REGISTERS | {"stages": 2}
+        yield PublishedTiles("FlashAttention-3", found[0].schedule, tiles, FA3, short="FA3", options=chip)
 
 
 def published_line(rows: Collection[Published]) -> list[str]:
