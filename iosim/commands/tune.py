@@ -28,7 +28,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ..counting.given import Fields
 
@@ -55,6 +55,7 @@ class Way(NamedTuple):
     at_most: str | None
     x_floor: str | None
     every: bool
+    predict: str | None
 
     @property
     def goals(self) -> Fields:
@@ -72,9 +73,10 @@ class Way(NamedTuple):
 @own_option("least_blocks", LEAST_BLOCKS)
 @own_option(
     "by",
-    "traffic (default), or time: the fastest tiles of generated kernels by the time model, beside those "
-    "of least traffic. time needs --hardware h100, h200, a file of iosim calibrate, or several of these.",
+    "traffic (default), or time: the tiles that allow the least time on the --hardware, beside those of least "
+    "traffic and published ones.",
 )
+@own_option("predict", "generated, with --by time: rank by the model of the kernels that iosim generates.")
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
 @own_option("at_most", AT_MOST)
 @own_option("x_floor", X_FLOOR)
@@ -99,8 +101,10 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     if way.by == "time":
         goals = {flag_of(name): goal for name, goal in way.goals.items()}
         check_time({"--M": choice.M, "--least-blocks": way.least_blocks, "--curve": way.curve or None, **goals})
-        show_fastest(asked, output)
+        show_fastest(asked, way.predict, output)
         return
+    if way.predict is not None:
+        raise InputError("--predict", way.predict, "with --by time")
     fields |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple, "least_blocks": blocks}
     if way.goals:
         show_least_M(way, choice, fields, output)
@@ -140,25 +144,22 @@ def check_time(others: Mapping[str, object]) -> None:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
 
 
-def show_fastest(asked: Asked, output: Output) -> None:
-    """Write the fastest tiles by the time model on each GPU, with progress on stderr."""
+def show_fastest(asked: Asked, predict: str | None, output: Output) -> None:
+    """Write the fastest tiles on each GPU, with progress on stderr."""
     from ..progress import under_way
-    from ..studies.fastest import Fastest
-    from ..studies.fastest_tiles import fastest
+    from ..studies.fastest import Fastest, search
 
-    choice, under = asked.choice, asked.under
+    choice, under, find_fastest = asked.choice, asked.under, search(predict)
     if choice.hardware is None:
-        raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
+        raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
     names, parts = names_of(choice.hardware), []
     for name in names:
         with under_way() as tell:
-            found = fastest(
-                asked.problem,
-                name,
-                choice.schedules,
-                under.multiple,
-                lambda share: tell(f"{share:.0%} of the predictions are made"),
-            )
+
+            def progress(share: float, tell: Callable[[str], None] = tell) -> None:
+                tell(f"{share:.0%} of the tiles have a time")
+
+            found = find_fastest(asked.problem, name, choice.schedules, under.multiple, progress)
         parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found, under.notes)))
     answer_all(parts, output)
 

@@ -1,4 +1,4 @@
-"""The fastest tiles of generated kernels by the time model, as `iosim.fastest` and `iosim tune --by time` answer it."""
+"""The tiles that allow the least time, as `iosim.fastest` and `iosim tune --by time` answer it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from ..counting.conditions import conditions
 from ..counting.count import check_names
 from ..counting.report import problem_row
 from ..masks import parse_mask
+from ..predict.on_request import asks_for_generated
 from ..schedules import find_all
 from . import fastest_tiles
-from .fastest_tiles import LIMIT_SECONDS, FastestAnswer
+from .bound_tiles import TIE, fastest_by_bound, goodness, goodness_lines
+from .fastest_tiles import LIMIT_SECONDS, FastestAnswer, Progress
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
+
+    Search = Callable[[Attention, str, Sequence[str], int, Progress], FastestAnswer]
 
 TILES: Columns[Row] = (
     Column("schedule", "string", "schedule"),
@@ -55,15 +61,16 @@ class Fastest(Answer):
         return Table(TILES, rows_of(self.found), shown=in_order(TILES, SHOWN), best=[0])
 
     def pieces(self) -> Pieces:
-        notes = [f"{name}: not predicted: {reason}" for name, reason in self.found.not_predicted.items()]
-        head = f"generated kernels on {self.found.hardware.name}, times by the model\n"
-        return [head, self.table(), *([""] if notes else []), *notes, "", sentence(self.found)]
+        absent = [f"{name}: no time: {reason}" for name, reason in self.found.not_predicted.items()]
+        more = absent if self.found.generated else [*absent, *goodness_lines()]
+        return [head_of(self.found), self.table(), *([""] if more else []), *more, "", sentence(self.found)]
 
     def to_dict(self) -> Row:
         return {
             "problem": problem_row(self.found.problem),
             "hardware": self.found.hardware.name,
-            "limit_seconds": LIMIT_SECONDS,
+            "limit_seconds": LIMIT_SECONDS if self.found.generated else None,
+            "kept": None if self.found.generated else dict(goodness()),
             "results": self.to_rows(),
             "not_predicted": self.found.not_predicted,
             "answer": sentence(self.found),
@@ -76,10 +83,11 @@ class Fastest(Answer):
 
 
 def rows_of(found: FastestAnswer) -> list[Row]:
-    """A row for the fastest tiles of each schedule, and one for its tiles of least traffic."""
+    """A row for the fastest tiles of each schedule, one for its tiles of least traffic, and one for published tiles."""
     rows: list[Row] = []
     for one in found.results:
-        for tiles in (one.fastest, one.least):
+        own = [tiles for tiles in found.published if tiles.schedule == one.fastest.schedule]
+        for tiles in (one.fastest, one.least, *own):
             if tiles is not None:
                 share = tiles.seconds / found.results[0].fastest.seconds
                 times = {"us": tiles.seconds * 1e6, "seconds_over_fastest": share}
@@ -87,13 +95,27 @@ def rows_of(found: FastestAnswer) -> list[Row]:
     return rows
 
 
+def head_of(found: FastestAnswer) -> str:
+    """The line above the table: what the times are."""
+    chip = found.hardware
+    if found.generated:
+        return f"generated kernels on {chip.name}, times by the model\n"
+    cached = " with an ideal L2" if chip.l2_bytes else ""
+    return f"least times at the peaks of {chip.name}{cached}, in whole blocks on {chip.sms} multiprocessors\n"
+
+
 def sentence(found: FastestAnswer) -> str:
     """The sentence that names the fastest tiles, their advantage, and the number of candidates."""
     if not found.results:
-        return "No schedule can be predicted."
+        return "No schedule has a time."
     one = found.results[0]
     best, least = one.fastest, one.least
     text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:.1f} us"
+    if not found.generated:
+        text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:.1f} us or more"
+        return (
+            f"{text}; {one.candidates} tilings were compared, and times within {TIE - 1:.0%} are ties of fewer bytes."
+        )
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
         text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
     how = f"all {one.candidates} candidates were predicted"
@@ -108,20 +130,28 @@ def fastest(
     hardware: str,
     *,
     paper_model: bool = False,
+    predict: str | None = None,
     schedules: SchedulesAsked = (),
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Fastest:
-    """The tiles with which generated kernels are fastest by the time model, as in `iosim tune --by time`: a Fastest.
+    """The tiles that allow the least time on a GPU, as in `iosim tune --by time`: a Fastest.
 
-    Each result also has the tiles of least traffic. `hardware` is a GPU whose rates were measured: `h100`, `h200`, or a
-    file of `iosim calibrate`. Predictions take up to half a minute for each schedule. Other options are those of
-    `count`. Raises InputError for whatever is not allowed.
+    The time is the bound of `roofline` in whole thread blocks. Each result also has the tiles of least traffic, and
+    published tiles stand beside them. With `predict="generated"` the tiles are those with which generated kernels are
+    fastest by the time model, on a GPU whose rates were measured: `h100`, `h200`, or a file of `iosim calibrate`. These
+    predictions take up to half a minute for each schedule. Other options are those of `count`. Raises InputError for
+    whatever is not allowed.
     """
-    taken = ("N", "d", "hardware", "paper_model", "schedules", "tile_multiple", "mask")
+    taken = ("N", "d", "hardware", "paper_model", "predict", "schedules", "tile_multiple", "mask")
     check_names("fastest", options, taken)
     under = conditions(hardware, options, tile_multiple, paper_model)
     p = Attention(N, d, mask=parse_mask(mask), **under.options)
     names = [schedule.name for schedule in find_all(schedules)]
-    return Fastest(fastest_tiles.fastest(p, hardware, names, under.multiple), under.notes)
+    return Fastest(search(predict)(p, hardware, names, under.multiple, lambda share: None), under.notes)
+
+
+def search(predict: str | None) -> Search:
+    """The search for the fastest tiles: by the bound, or with `predict` by the model of generated kernels."""
+    return fastest_tiles.fastest if asks_for_generated(predict) else fastest_by_bound

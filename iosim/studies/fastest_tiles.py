@@ -8,7 +8,7 @@ reached. The tiles of least traffic are predicted too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -21,6 +21,7 @@ from ..errors import CapacityError, InputError, IosimError
 from ..hardware import Hardware, measured_as
 from ..predict.effort import seconds_to_predict
 from ..predict.generated import check_room, predict_generated
+from ..predict.on_request import check_compared
 from ..schedules import Schedule, find_all, require
 from ..search.best import best_tiles
 
@@ -38,8 +39,12 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class TimedTiles:
-    """Tiles of a schedule's generated kernels: predicted seconds, the limit (DRAM, L2 or blocks), SM bytes and thread
-    blocks. `chosen_by` is time or traffic."""
+    """Tiles of a schedule: seconds, what limits them, SM bytes and thread blocks. `chosen_by` is time, traffic, or the
+    name of a publication.
+
+    Predictions are limited by DRAM, L2 or blocks, and bounds by memory or a kind of operation. `operations` are those
+    outside of products, of a bound.
+    """
 
     schedule: str
     chosen_by: str
@@ -49,6 +54,7 @@ class TimedTiles:
     bound_by: str
     sm_bytes: int
     blocks: int
+    operations: int = 0
 
     @property
     def tiles(self) -> str:
@@ -72,12 +78,17 @@ class FastestTiles:
 @dataclass(frozen=True)
 class FastestAnswer:
     """The answer of `iosim tune --by time`: the schedules, fastest first, and the reasons why others have no
-    prediction."""
+    prediction.
+
+    `generated`: times are predicted for generated kernels. Otherwise they are bounds, beside those of published tiles.
+    """
 
     problem: Attention
     hardware: Hardware
     results: list[FastestTiles]
     not_predicted: dict[str, str]
+    published: list[TimedTiles] = field(default_factory=list)
+    generated: bool = True
 
 
 def fastest(
@@ -91,14 +102,15 @@ def fastest(
         raise InputError("--hardware", hardware, "h100, h200, or a file of iosim calibrate",
                          "the time model needs the rates of a GPU that was measured")  # fmt: skip
     if problem.divided:
-        raise InputError("--by", "time with --registers or --stages", "one SRAM: generated kernels keep their tiles in "
-                         "shared memory, and load one tile at a time", "leave out both")  # fmt: skip
+        raise InputError("--predict", "generated with --registers or --stages", "one SRAM: generated kernels "
+                         "keep tiles in shared memory, and load one at a time", "leave out both")  # fmt: skip
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
     results, missing = list[FastestTiles](), dict[str, str]()
     for number, schedule in enumerate(asked):
         require(schedule, problem)
         whole = partial(share_of_all, progress, number, len(asked))
         try:
+            check_compared(schedule, problem)
             results.append(fastest_tiles(schedule, problem, chip, multiple, whole))
         except InputError:
             raise

@@ -59,11 +59,13 @@ def rows_of_tune(p: Point) -> Rows:
     from ..tuning.inverse import GOALS, check_goal, least_M
 
     own = {**p.own}
-    by, curve = own.pop("by", None), own.pop("curve", False)
+    by, curve, predict = own.pop("by", None), own.pop("curve", False), own.pop("predict", None)
     if by == "time":
         if own or curve:
             raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
-        return rows_of_fastest(p)
+        return rows_of_fastest(p, predict)
+    if predict is not None:
+        raise InputError("--predict", predict, "with --by time")
     searched: Fields = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if {*own} & {*GOALS}:
         M = p.M_bytes if p.hardware is None else None
@@ -77,13 +79,13 @@ def rows_of_tune(p: Point) -> Rows:
     return least.curve(**searched).to_rows()
 
 
-def rows_of_fastest(p: Point) -> Rows:
+def rows_of_fastest(p: Point, predict: str | None) -> Rows:
     from ..studies.fastest import fastest
 
     if p.hardware is None:
-        raise InputError("--by", "time", "with --hardware h100, h200, or a file of iosim calibrate")
+        raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
     asked: Fields = {"hardware": p.hardware, "schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields}
-    return fastest(paper_model=p.paper_model, **asked).to_rows()
+    return fastest(paper_model=p.paper_model, predict=predict, **asked).to_rows()
 
 
 def rows_of_cache(p: Point) -> Rows:

@@ -154,7 +154,7 @@ class Best(Answer):
         return [
             *self.implied,
             *notes_on_mask(self),
-            *notes_on_tiles(self, instead=", or --by time with --hardware h100 or h200"),
+            *notes_on_tiles(self, instead=", or --by time with --hardware"),
         ]
 
 

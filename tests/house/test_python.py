@@ -79,7 +79,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
 NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "columns", "dry_run", "files", "help"}
 PYTHON_NAMES = {"kind": "format", "as_grid": "grid"}
 SPECIAL = {
-    "tune": {"curve", "by", "at_most", "x_floor"},  # functions of their own
+    "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet"},  # the answer is a DataFrame
     "plot": {"M"},
     "mask": {*option_names()} - {"N", "Nk"},  # a mask has two lengths

@@ -78,7 +78,23 @@ def test_the_limit_counts_estimates(monkeypatch):
     assert tiles.within([0, 1, 2], [9.0, 9.0, 9.0]) == [0, 1, 2], "a few at least"
 
 
-LINE = ("tune", "--N", 300, "--d", 32, "--heads", 8, "--acc-dtype", "fp32", "--by", "time", "--hardware", "h200")
+LINE = (
+    "tune",
+    "--N",
+    300,
+    "--d",
+    32,
+    "--heads",
+    8,
+    "--acc-dtype",
+    "fp32",
+    "--by",
+    "time",
+    "--predict",
+    "generated",
+    "--hardware",
+    "h200",
+)
 
 
 def test_the_command(ask, iosim, monkeypatch):
@@ -110,9 +126,11 @@ def test_each_gpu_has_its_answer(ask, monkeypatch):
 
 
 @pytest.mark.parametrize("more, message", [
-    (("--by", "time", "--hardware", "h100,b200"), "found 'b200'; allowed: h100, h200, or a file of iosim calibrate"),
-    (("--by", "time"), "--hardware h100, h200, or a file of iosim calibrate"),
-    (("--by", "time", "--hardware", "l4"), "the time model needs the rates of a GPU that was measured"),
+    (("--by", "time", "--predict", "generated", "--hardware", "h100,b200"), "found 'b200'; allowed: h100, h200, or a file of iosim calibrate"),
+    (("--by", "time"), "with --hardware, as h100: see iosim hardware"),
+    (("--predict", "generated", "--M", "64KB"), "--predict: found 'generated'; allowed: with --by time"),
+    (("--by", "time", "--predict", "all", "--hardware", "h200"), "--predict: found 'all'; allowed: generated"),
+    (("--by", "time", "--predict", "generated", "--hardware", "l4"), "the time model needs the rates of a GPU that was measured"),
     (("--by", "time", "--hardware", "h200", "--curve"), "time with --curve"),
     (("--by", "time", "--M", "64KB"), "time with --M"),
     (("--by", "speed", "--M", "64KB"), "traffic or time"),

@@ -155,7 +155,8 @@ def test_what_is_refused(iosim):
         (("--what", "cache", "--tiles", "8x8", "--granularity", "word", "--line", 8), "--granularity word"),
         (("--what", "check", "--dropout", "0,2"), "--dropout: found"),
         (("--what", "tune", "--curve"), "which goes over every M"),
-        (("--what", "tune", "--by", "time"), "--hardware h100"),
+        (("--what", "tune", "--by", "time"), "with --hardware, as h100"),
+        (("--what", "tune", "--predict", "generated"), "--predict: found 'generated'; allowed: with --by time"),
         (("--what", "tune", "--hardware", "h100"), "one of --M"),
         (("--what", "check", "--columns", "words,nothing"), "nothing"),
     ):

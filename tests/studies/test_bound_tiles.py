@@ -1,0 +1,108 @@
+"""Tiles ranked by the bound: whole blocks by hand, ties, published tiles, and how good the ranking is."""
+
+import json
+from math import ceil
+
+import pytest
+from ranking import FILE, found
+from tiles_by_time import FLASH2, measured, problem
+
+from iosim import fastest, hardware
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling, parse_tiles
+from iosim.hardware import load
+from iosim.masks import parse_mask
+from iosim.schedules import find
+from iosim.studies.bound_tiles import TIE, at_least, goodness, in_order
+from iosim.studies.measured_kernels import kept
+from iosim.studies.roofline import roofline
+
+LINE = ("tune", "--N", 4096, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
+
+
+def test_equal_blocks_run_in_turns():
+    """132 blocks on 132 multiprocessors take one turn, and 133 take two."""
+    for heads, turns in ((132, 1), (133, 2), (264, 2), (66, 1)):
+        p = Attention(128, 64, Nk=4096, heads=heads, acc_dtype="fp32")
+        found = at_least(find("flash2"), p, Tiling(128, 64), load("h200"))
+        one = at_least(
+            find("flash2"), Attention(128, 64, Nk=4096, heads=132, acc_dtype="fp32"), Tiling(128, 64), load("h200")
+        )
+        assert found.blocks == heads and found.seconds == pytest.approx(turns * one.seconds, rel=1e-12)
+
+
+def test_whole_blocks_by_hand(ask):
+    """The bound of `roofline` in turns of blocks: 32 x 4096 / 256 = 512 of them on 132 multiprocessors are four turns."""
+    rows = ask(*LINE, "--schedule", "flash2")["results"]
+    for row in rows:
+        (bound,) = roofline(4096, 128, "h100", heads=32, schedules="flash2", tiles=f"{row['Br']}x{row['Bc']}").rows
+        many = 32 * ceil(4096 / row["Br"])
+        assert row["blocks"] == many and row["sm_bytes"] == bound.work.total_bytes and row["bound_by"] == "matrix"
+        assert row["seconds"] == pytest.approx(bound.ideal_l2_seconds * ceil(many / 132) * 132 / many, rel=1e-12)
+
+
+def test_under_a_mask_blocks_are_balanced_and_no_more_than_all_multiprocessors_work():
+    p = Attention(4096, 128, heads=32, acc_dtype="fp32", mask=parse_mask("causal"))
+    for tiles, heads in (("128x128", 32), ("256x64", 2)):
+        (bound,) = roofline(4096, 128, "h200", heads=heads, mask="causal", schedules="flash2", tiles=tiles).rows
+        from dataclasses import replace
+
+        found = at_least(find("flash2"), replace(p, heads=heads, kv_heads=heads), parse_tiles(tiles), load("h200"))
+        assert found.seconds == pytest.approx(bound.ideal_l2_seconds * max(1, 132 / found.blocks), rel=1e-12)
+
+
+def test_ties_go_to_fewer_bytes_then_to_fewer_operations():
+    chip, p = load("h200"), Attention(2048, 128, heads=66, acc_dtype="fp32")
+    every = [at_least(find("flash2"), p, Tiling(rows, keys), chip) for rows in (64, 128, 256) for keys in (16, 64, 128)]
+    ranked = in_order(every)
+    first, least = ranked[0], min(one.seconds for one in every)
+    ties = [one for one in every if one.seconds <= TIE * least]
+    assert first.seconds <= TIE * least and len(ties) > 1
+    assert first.sm_bytes == min(one.sm_bytes for one in ties)
+    assert first.operations == min(one.operations for one in ties if one.sm_bytes == first.sm_bytes)
+    assert in_order(list(reversed(every))) == ranked
+
+
+@pytest.mark.parametrize("mask", [(), ("--causal",)], ids=str)
+def test_published_tiles_stand_beside(ask, iosim, mask):
+    got = ask(*LINE, *mask)
+    by = {row["chosen_by"] for row in got["results"]}
+    assert by == {"time", "traffic", "FA2", "FA3"} and got["not_predicted"] == {} and got["limit_seconds"] is None
+    fa3 = next(row for row in got["results"] if row["chosen_by"] == "FA3")
+    assert (fa3["Br"], fa3["Bc"]) == ((128, 128) if mask else (128, 176))
+    assert got["answer"].startswith("flash2 with ") and "allows the least time" in got["answer"]
+    text = iosim(*LINE, *mask).stdout
+    assert "least times at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors" in text
+
+
+@pytest.mark.parametrize("gpu", hardware.names())
+def test_every_gpu_has_a_ranking(gpu):
+    answer = fastest(1024, 64, gpu, heads=8)
+    assert answer.found.results and ("ideal L2" in str(answer)) == bool(load(gpu).l2_bytes)
+
+
+# ---------------------------------------------------------------- against what was measured
+
+
+def test_the_ranking_is_as_good_as_it_says(iosim):
+    """The figures are those of the kept measurements today, and the answer has them."""
+    kept_figures, text = found(), iosim(*LINE).stdout
+    assert json.loads(FILE.read_text()) == kept_figures == dict(goodness())
+    assert kept_figures["kernels"] > 600 and kept_figures["calls"] > 100
+    least, median, most = (f"{share:.3g}" for share in kept_figures["first_over_fastest"])
+    assert (
+        f"its first tiles took {least} to {most} times as long as the fastest (median {median}; rank correlation"
+        in text
+    )
+
+
+def test_no_measured_kernel_is_faster_than_its_whole_blocks():
+    """Generated kernels with their own tiles; PyTorch's dense prefill with those that explain it, 128x128."""
+    chip = load("h200")
+    for folder in (FILE.parents[2] / "validation" / "h200-2026-11-22",):
+        for shape, times in measured(folder).items():
+            for tiles, seconds in times.items():
+                assert seconds > at_least(FLASH2, problem(*shape), parse_tiles(tiles), chip).seconds
+    for one in kept():
+        if one.kernel in ("torch-flash", "torch-cudnn") and one.problem.N > 16:
+            assert one.seconds > at_least(find("flash2"), one.problem, Tiling(128, 128), load(one.gpu)).seconds, one
