@@ -63,8 +63,15 @@ def did_you_mean(names: Iterable[str]) -> str:
 
 def suggestion(word: str, names: Iterable[str]) -> str:
     """The text `did you mean X?` if a known name is close to the word, else an empty text."""
+    return did_you_mean(closest(word, names))
+
+
+def closest(word: str, names: Iterable[str]) -> list[str]:
+    """The names that begin with a word and go on after a dash, else the one whose spelling is closest: first of all a
+    name of the same letters in another order."""
     import difflib
 
     known = list(names)
     longer = [name for name in known if name.lower().startswith(word.lower() + "-")]
-    return did_you_mean(longer or difflib.get_close_matches(word, known, n=1))
+    swapped = [name for name in known if sorted(name) == sorted(word)]
+    return longer or swapped[:1] or difflib.get_close_matches(word, known, n=1)

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from .errors import InputError, suggestion
-from .units import LARGEST_COUNT, dtype_bytes, parse_axis, parse_bytes, parse_count, parse_factor, parse_registers
+from .units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count, parse_factor, parse_registers, type_name
 
 if TYPE_CHECKING:
     from .answer import Type
@@ -102,8 +102,7 @@ def read_registers(value: str | int, option: str) -> int:
 
 def read_type(value: str | int, option: str) -> str:
     """The name of an element type."""
-    dtype_bytes(str(value), option)
-    return str(value)
+    return type_name(str(value), option)
 
 
 def read_scales(value: str | int, option: str) -> str:

@@ -9,21 +9,22 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .errors import InputError, did_you_mean, suggestion
+from .errors import InputError, suggestion
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-TYPE_HINTS = {
-    **dict.fromkeys(("float64", "double", "f64"), did_you_mean(["fp64"])),
-    **dict.fromkeys(("float32", "float", "single", "f32"), did_you_mean(["fp32"])),
-    **dict.fromkeys(("float16", "half", "f16"), did_you_mean(["fp16"])),
-    **dict.fromkeys(("bfloat16", "bfloat"), did_you_mean(["bf16"])),
-    **dict.fromkeys(("float8", "f8", "e4m3", "e5m2", "float8_e4m3fn", "float8_e5m2"), did_you_mean(["fp8"])),
-    **dict.fromkeys(("int8", "uint8", "i8"), "fp8 has one byte a word too"),
+DTYPE_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
+SAME_TYPES = {
+    **dict.fromkeys(("float64", "double", "f64"), "fp64"),
+    **dict.fromkeys(("float32", "float", "single", "f32"), "fp32"),
+    **dict.fromkeys(("float16", "half", "f16"), "fp16"),
+    **dict.fromkeys(("bfloat16", "bfloat"), "bf16"),
+    **dict.fromkeys(("float8", "f8", "e4m3", "e5m2", "float8_e4m3fn", "float8_e5m2"), "fp8"),
+    **dict.fromkeys(("uint8", "i8", "u8"), "int8"),
 }
-"""What to write instead of the names of types in other programs."""
+"""The names of types in other programs, and those here. Both are accepted."""
+HALF_BYTES = ("fp4", "int4", "uint4", "nvfp4", "mxfp4", "i4")
 PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
@@ -41,11 +42,19 @@ SIZES_ALLOWED = (
 
 def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
     """Bytes of one word of an element type."""
-    if dtype not in DTYPE_BYTES:
-        word = str(dtype).lower().removeprefix("torch.")
-        hint = TYPE_HINTS.get(word) or suggestion(word, DTYPE_BYTES)
-        raise InputError(where, dtype, ", ".join(DTYPE_BYTES), hint)
-    return DTYPE_BYTES[dtype]
+    return DTYPE_BYTES[type_name(dtype, where)]
+
+
+def type_name(text: str, where: str = "--dtype") -> str:
+    """The name of an element type: `fp16` for `FP16`, `float16` and `torch.float16`. InputError for any other."""
+    if text in DTYPE_BYTES:
+        return text
+    word = str(text).lower().removeprefix("torch.")
+    name = SAME_TYPES.get(word, word)
+    if name not in DTYPE_BYTES:
+        hint = "a word has at least one byte" if word in HALF_BYTES else suggestion(word, DTYPE_BYTES)
+        raise InputError(where, text, ", ".join(DTYPE_BYTES), hint)
+    return name
 
 
 def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:

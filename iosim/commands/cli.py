@@ -104,6 +104,20 @@ class Commands(click.Group):
             nowhere(sys.stderr)
         sys.exit(failure.exit_code)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a line. Options may stand before the command, and `help` before it or after it."""
+        if args[:1] == ["help"] or (len(args) == 2 and args[0] in COMMANDS and args[1] == "help"):
+            args = [*(name for name in args[:2] if name != "help"), "--help"]
+        place = next((k for k, text in enumerate(args) if text in COMMANDS), len(args))
+        flags = [text.partition("=")[0] for text in args[:place] if text.startswith("-")]
+        others = [flag for flag in flags if flag not in OPTIONS]
+        if others and place == len(args):
+            hint = suggestion(others[0], OPTIONS) or "as in iosim count --N 8192 --d 128 --M 100KB"
+            raise InputError("command", others[0], ", ".join(sorted(COMMANDS)), hint)
+        if others:
+            args = [args[place], *args[:place], *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -197,4 +211,6 @@ def leave_garbage() -> None:
 
 
 main.params += [version_option, load_option]
+OPTIONS = {name for option in (help_option, *main.params) for name in option.opts}
+"""The options that may stand before a command and are not the command's."""
 atexit.register(leave_garbage)

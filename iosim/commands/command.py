@@ -10,7 +10,7 @@ import click
 
 from .. import __version__
 from ..core.options import OF_EVERY_PROBLEM
-from ..errors import InputError, IosimError, MissingError, did_you_mean, suggestion
+from ..errors import InputError, IosimError, MissingError, closest, did_you_mean
 from ..options import (
     ANSWER,
     DECLARED,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .options import Function
 
 FAULTS, NAMED = "iosim.faults", "iosim.named"
-NOTHING = "nothing"
+NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
 AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""
@@ -79,7 +79,9 @@ M_OR_TILES = Need("M", ("hardware", "tiles"))
 INSTEAD = {
     **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
     "--M-elements": "--M takes words too, as --M 51200el",
-    **dict.fromkeys(("--sweep-M", "--sweep-m"), "--M takes an axis, as --M 16KB:227KB:x2"),
+    "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
+    **dict.fromkeys(("--window", "--window-size", "--sliding-window"), "write it as --mask 'causal&window:1023'"),
+    **dict.fromkeys(("--softmax-scale", "--sm-scale", "--scale"), "scaling moves no words: leave it out"),
 }
 """What to do instead of options that no command has."""
 
@@ -319,40 +321,47 @@ class Command(click.Command):
     def unknown(self, ctx: click.Context, name: str) -> InputError:
         """The fault of an option that the command does not have. It names the option that was meant, or the commands
         that have it."""
-        dashed = name.replace("_", "-")
-        word = dashed.lstrip("-").lower()
-        own = [*self.options_of(ctx), *map(row_option, all_declared() if self.takes_declared else ())]
-        same = [o.flag for o in own if word in (o.flag.strip("-").lower(), *o.also)]
-        others = [] if same or name in self.instead else commands_with(ctx, dashed)
-        if same:
-            hint = did_you_mean(same[:1])
-        elif name in self.instead:
-            hint = self.instead[name]
-        elif others:
-            hint = f"an option of iosim {', '.join(others)}"
+        word, own = spelled(name), spellings(self)
+        instead = {spelled(flag): text for flag, text in self.instead.items()}
+        if word in own:
+            hint = did_you_mean([own[word]]) + TILES_AS * (own[word] == "--tiles")
+        elif word in instead:
+            hint = instead[word]
+        elif others := commands_with(ctx, word):
+            flag = next(iter(others.values()))
+            it = "an option" if spelled(flag) == word else f"{flag} is an option"
+            hint = instead.get(spelled(flag)) or f"{it} of iosim {', '.join(others)}"
         else:
-            hint = suggestion(dashed, [o.flag for o in own])
+            near = closest(name.strip("-").replace("_", "-"), dict.fromkeys(flag.strip("-") for flag in own.values()))
+            hint = did_you_mean(["--" + flag for flag in near] or [own[one] for one in closest(word, own)])
         return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
 
 
 # ---------------------------------------------------------------- what commands and lines have in them
 
 
-def commands_with(ctx: click.Context, name: str) -> list[str]:
-    """The commands that have an option of this name."""
+def commands_with(ctx: click.Context, word: str) -> dict[str, str]:
+    """{command: its option}, for the commands that have an option of this spelling."""
     root = ctx.find_root()
     group = root.command
     if not isinstance(group, click.Group):
-        return []
+        return {}
     found = ((command, group.get_command(root, command)) for command in group.list_commands(root))
-    return [command for command, made in found if made and name in flags_of(made)]
+    return {name: flag for name, made in found if made and (flag := spellings(made).get(word))}
 
 
-def flags_of(command: click.Command) -> set[str]:
-    """The options of a command, without those that it only has for --what."""
-    own = [name for option in command.params if getattr(option, "heading", "") != OF_WHAT for name in option.opts]
-    takes_declared = isinstance(command, Command) and command.takes_declared
-    return {*own, *(row.flag for row in all_declared() if takes_declared)}
+def spellings(command: click.Command) -> dict[str, str]:
+    """{spelling: option} of all options of a command, without those that it only has for --what. The names that options
+    have in other programs are spellings too."""
+    own = [option for option in command.params if isinstance(option, Option) and option.heading != OF_WHAT]
+    own += map(row_option, all_declared() if getattr(command, "takes_declared", False) else ())
+    also = {spelled(name): option.flag for option in own for name in option.also}
+    return also | {spelled(option.flag): option.flag for option in own}
+
+
+def spelled(name: str) -> str:
+    """The letters and digits of an option's name, in lower case: `--num_heads` and `--numHeads` are the same."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def without(line: Sequence[str], option: str, value: bool) -> list[str]:

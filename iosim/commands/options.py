@@ -251,7 +251,7 @@ problem_options = options(
 def size_option(more: str = "", kind: Kind = SIZE) -> Decorator:
     """The option --M, with more help and the kind of its values."""
     text = f"SRAM in bytes as 100KB or 1.5MB (K, KB, KiB = 1024), or in words as 51200el.{more}"
-    also = ("sram", "smem", "memory", "shared", "shared-memory", "sram-size")
+    also = ("sram", "smem", "memory", "mem", "shared", "shared-memory", "shared-mem", "sram-size", "smem-size")
     return text_option("--M", text, metavar="SIZE", heading=MEMORY, kind=kind, also=also)
 
 
@@ -287,7 +287,9 @@ def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosi
 
 def tiles_option(text: str, default: str | None = None) -> Decorator:
     """The option --tiles."""
-    also = ("tile", "block", "blocks", "block-size", "block-m", "block-n", "bm", "bn", "br", "bc")
+    names = ("block", "tile")
+    sides = (f"{name}-{side}" for name in names for side in ("m", "n", "q", "k", "kv", "size", "sizes"))
+    also = (*names, "blocks", "bm", "bn", "bq", "bk", "bkv", "br", "bc", *sides)
     return text_option("--tiles", text, default, metavar="TILES", heading=CHOICE, kind=TILES, also=also)
 
 

@@ -131,7 +131,7 @@ class Attention(Generic[S]):
     kv_heads: S
     """Heads of K and V, a divisor of `heads`; as many as `heads` unless given."""
     dtype: str
-    """The element type in HBM: fp64, fp32, fp16, bf16 or fp8."""
+    """The element type in HBM: fp64, fp32, fp16, bf16, fp8 or int8."""
     acc_dtype: str
     """The element type of accumulators: O, S, P, l and m on chip, and l, m and LSE in HBM. `dtype` unless given."""
     kv_dtype: str | None

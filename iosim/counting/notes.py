@@ -94,7 +94,7 @@ def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None
 # ---------------------------------------------------------------- tensor cores
 
 
-TENSOR_DTYPES = ("fp16", "bf16", "fp8")
+TENSOR_DTYPES = ("fp16", "bf16", "fp8", "int8")
 
 
 class Products(Watcher):

@@ -52,6 +52,7 @@ def check(
     `ok` is False if anything disagrees; `faults` says what.
     """
     p = problem
+    check_types(p)
     visible = None
     if p.mask is not DENSE:
         token = p.mask.bind(p, Tiling(tiling.rows_q, tiling.rows_k), True)
@@ -63,6 +64,13 @@ def check(
         rng = np.random.default_rng(seed)  # the same for each, whatever other schedules are checked
         rows.append(check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible))
     return rows
+
+
+def check_types(p: Attention) -> None:
+    """Raise InputError for an element type that this machine does not compute in."""
+    for option, dtype in (("--dtype", p.dtype), ("--acc-dtype", p.acc_dtype), ("--kv-dtype", p.cache_dtype)):
+        if dtype not in NUMPY_DTYPE:
+            raise InputError(option, dtype, ", ".join(NUMPY_DTYPE), "a check computes in floating point")
 
 
 def check_columns(dtype: str) -> list[Column[Row]]:

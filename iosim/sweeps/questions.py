@@ -18,7 +18,6 @@ from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
 from ..options import flag_of
 from ..tables import finite
-from ..units import DTYPE_BYTES
 from .own_options import COUNT, OWN
 
 if TYPE_CHECKING:
@@ -146,9 +145,9 @@ def columns_of_cache() -> Columns[Never]:
 
 
 def columns_of_check() -> Columns[Never]:
-    from ..studies.check import check_columns
+    from ..studies.check import TOLERANCE, check_columns
 
-    return [column for dtype in DTYPE_BYTES for column in check_columns(dtype)]
+    return [column for dtype in TOLERANCE for column in check_columns(dtype)]
 
 
 def columns_of_roofline() -> Columns[Never]:

@@ -269,7 +269,7 @@ def test_all_faults_are_named_at_once(iosim):
         assert part in message, part
 
 
-BAD = {"--N": "0", "--d": "x", "--Nk": "-1", "--dv": "1.5", "--batch": "", "--heads": "9e9", "--dtype": "int8", "--acc-dtype": "half", "--mask": "window",
+BAD = {"--N": "0", "--d": "x", "--Nk": "-1", "--dv": "1.5", "--batch": "", "--heads": "9e9", "--dtype": "int4", "--acc-dtype": "hlaf", "--mask": "window",
        "--M": "12XB", "--tiles": "4by4", "--schedule": "flash9", "--tile-multiple": "0", "--splits": "none", "--gqa": "both", "--elementwise": "-3"}  # fmt: skip
 
 

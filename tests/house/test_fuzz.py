@@ -29,7 +29,7 @@ SCHEDULES = ["standard", "standard-tiled", "flash1", "flash2", "block-sparse", "
 BAD_SCHEDULES = ["flahs2", "", "FLASH2", "flash3", "*", "flash1,flash2x", "paper", "\0"]
 TILES = ["paper", "best", "64x32", "1x1", "16X8", "4x4", "100x7"]
 BAD_TILES = ["0x4", "4x0", "x", "4x", "x4", "4x4x4", "bets", "", "-1x4", "4*4", "1.5x2", "9" * 30 + "x1", "64", "NaNx1"]
-DTYPES, BAD_DTYPES = ["fp16", "bf16", "fp32", "fp8", "fp64"], ["fp61", "FP16", "", "int8", "float", "0"]
+DTYPES, BAD_DTYPES = ["fp16", "bf16", "fp32", "fp8", "fp64", "int8"], ["fp61", "FP 16", "", "int4", "floaty", "0"]
 HARDWARE, BAD_HARDWARE = (
     ["a100-80gb", "h100", "t4"],
     ["a1000", "", "../a100", "/etc/passwd", "H 100", "\0", "..", "a100.toml", "%s"],

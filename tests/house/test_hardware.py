@@ -161,57 +161,6 @@ def test_a_misspelt_name_gets_a_suggestion():
         hardware.load("A10040GB")
 
 
-OTHER = "for another GPU give a file: iosim hardware h100 --toml"
-
-
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("--head_dim 8", "did you mean '--d'?"),
-        ("--seq_len 8", "did you mean '--N'?"),
-        ("--num_heads 8", "did you mean '--heads'?"),
-        ("--nun_heads 8", "did you mean '--heads'?"),
-        ("--kv_heads=8", "did you mean '--kv-heads'?"),
-        ("--page_size 8", "did you mean '--page-size'?"),
-        ("--tile_multple 8", "did you mean '--tile-multiple'?"),
-        ("--block-m 8", "did you mean '--tiles'?"),
-        ("--block_n 8", "did you mean '--tiles'?"),
-        ("--bm 8", "did you mean '--tiles'?"),
-        ("--bn 8", "did you mean '--tiles'?"),
-        ("--dtype float16", "did you mean 'fp16'?"),
-        ("--dtype FP16", "did you mean 'fp16'?"),
-        ("--dtype half", "did you mean 'fp16'?"),
-        ("--dtype torch.bfloat16", "did you mean 'bf16'?"),
-        ("--acc-dtype float32", "did you mean 'fp32'?"),
-        ("--acc-dtype float", "did you mean 'fp32'?"),
-        ("--acc-dtype float64", "did you mean 'fp64'?"),
-        ("--acc-dtype double", "did you mean 'fp64'?"),
-        ("--kv-dtype float8", "did you mean 'fp8'?"),
-        ("--kv-dtype float8_e4m3fn", "did you mean 'fp8'?"),
-        ("--kv-dtype int8", "fp8 has one byte a word too"),
-        ("--hardware 3090", "did you mean 'rtx-3090'?"),
-        ("--hardware 4090", "did you mean 'rtx-4090'?"),
-        ("--hardware 4070", "did you mean 'rtx-4070s'?"),
-        ("--hardware a100", "did you mean 'a100-40gb' or 'a100-80gb'?"),
-        ("--hardware A100-SXM4-80GB", "did you mean 'a100-80gb'?"),
-        ("--hardware h100-sxm", "did you mean 'h100'?"),
-        ("--hardware h100sxm", "did you mean 'h100'?"),
-        ("--hardware 'RTX 4090'", "did you mean 'rtx-4090'?"),
-        ("--hardware RTX4090", "did you mean 'rtx-4090'?"),
-        ("--hardware 'geforce rtx 3090'", "did you mean 'rtx-3090'?"),
-        ("--hardware 'NVIDIA RTX A6000'", "did you mean 'a6000'?"),
-        ("--hardware mi300", "did you mean 'mi300x'?"),
-        ("--hardware 3080", OTHER),
-        ("--hardware 'RTX 6000 Ada'", OTHER),
-        ("--hardware mi250x", OTHER),
-    ],
-)
-def test_a_name_of_another_program_gets_the_name_here(typed, hint, iosim):
-    done = iosim("count", "--N", 64, "--d", 8, *([] if "--hardware" in typed else ["--M", "1KB"]), *shlex.split(typed))
-    assert done.exit_code == 2 and not done.stdout
-    assert hint in done.stderr
-
-
 def test_a_good_file(tmp_path):
     chip = hardware.read_hardware(write(tmp_path, GOOD))
     assert (chip.name, chip.sram_bytes, chip.sram_total_bytes, chip.ridge("fp16")) == ("X1", 1000, 10240, 2.0)

@@ -27,9 +27,9 @@ from iosim.answer import types_of
 from iosim.commands import answer as writing
 from iosim.commands.cli import COMMANDS, main
 from iosim.counting.columns import types_of_count
+from iosim.studies.check import TOLERANCE
 from iosim.sweeps.questions import types_of_rows
 from iosim.tracing.event_file import EVENTS
-from iosim.units import DTYPE_BYTES
 
 PAGE = ROOT / "docs" / "schema.json"
 SIZES = "--N 64 --d 8"
@@ -140,7 +140,7 @@ ROWS = {  # commands with rows only; JSON lines have the same keys as CSV
               f"{SIZES} --what tune --hardware h100 --by time --schedule flash2", f"{SIZES} --what tune --curve",
               f"{SIZES} --what cache --tiles 8x8 --M 4KB --line 32 --policy lru --tensors Q;K",
               f"{SIZES} --what cache --tiles 8x8 --M 4KB --granularity word",
-              f"--N 8 --d 4 --what check --dtype {','.join(DTYPE_BYTES)} --seed 0:2:+2 --dropout 0.25 --schedule flash2",
+              f"--N 8 --d 4 --what check --dtype {','.join(TOLERANCE)} --seed 0:2:+2 --dropout 0.25 --schedule flash2",
               f"{SIZES} --what roofline --hardware h100,t4 --decode"],
     "trace": ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2"],
 }  # fmt: skip

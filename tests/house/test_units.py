@@ -53,17 +53,19 @@ def test_the_examples_of_the_help():
     assert size("1.5MB") == 1_572_864 and size("1G") == GIB and size("51200el") == 102400
 
 
-@pytest.mark.parametrize(("dtype", "width"), [("fp64", 8), ("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1)])
+@pytest.mark.parametrize(
+    ("dtype", "width"), [("fp64", 8), ("fp32", 4), ("fp16", 2), ("bf16", 2), ("fp8", 1), ("int8", 1)]
+)
 def test_words_are_as_wide_as_their_type(dtype, width):
     assert dtype_bytes(dtype) == width
     for text in ("51200el", "51200 el", "51200EL", " 51200El "):
         assert parse_bytes(text, dtype_bytes(dtype)) == 51200 * width
-    assert set(DTYPE_BYTES) == {"fp64", "fp32", "fp16", "bf16", "fp8"}
+    assert set(DTYPE_BYTES) == {"fp64", "fp32", "fp16", "bf16", "fp8", "int8"}
 
 
-@pytest.mark.parametrize("dtype", ["fp61", "FP16", "", "float16", "int8"])
+@pytest.mark.parametrize("dtype", ["fp61", "FP 16", "", "float61", "int4"])
 def test_unknown_types(dtype):
-    with pytest.raises(InputError, match="--dtype.*allowed: fp64, fp32, fp16, bf16, fp8"):
+    with pytest.raises(InputError, match="--dtype.*allowed: fp64, fp32, fp16, bf16, fp8, int8"):
         dtype_bytes(dtype)
 
 

@@ -10,16 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...errors import InputError, suggestion
+from ...units import SAME_TYPES
 from ..pretend.tensors import VALUES, values_of
 from ..walk.launch import DTYPES, Tensor, Value
 
 if TYPE_CHECKING:
     from ..walk.numbers import Elements
 
-ALSO = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32", "float64": "fp64",
-        "double": "fp64", "float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5",
-        "float8e5": "fp8e5", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64",
-        "u8": "uint8"}  # fmt: skip
+OWN = {
+    **{"float8_e4m3fn": "fp8e4nv", "float8e4nv": "fp8e4nv", "float8_e5m2": "fp8e5", "float8e5": "fp8e5"},
+    **{"e5m2": "fp8e5", "i1": "bool", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "uint8": "uint8"},
+}
+ALSO = SAME_TYPES | OWN  # here there are two types fp8, and integers with a sign and without
 TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\]]*)\]\s*(?::\s*random\((.*)\))?\s*$")
 
 
