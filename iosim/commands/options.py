@@ -268,7 +268,10 @@ def hardware_option(text: str) -> Decorator:
     return options(named, flag_option("--paper-model", PAPER_MODEL, MEMORY))
 
 
-TAKE_M = "Take M, fp32 accumulators and tiles of 16s from a preset, as h100, or a FILE.toml; see iosim hardware."
+TAKE_M = (
+    "Take M, fp32 accumulators and best tiles in multiples of 16 from a preset, as h100, or a FILE.toml; see iosim "
+    "hardware."
+)
 
 
 def memory_with(size: Decorator) -> Decorator:

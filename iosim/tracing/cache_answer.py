@@ -203,9 +203,8 @@ def cache_of(
     run = one_head_run(schedule, p, tiles, one, under.multiple)
     moves = record(*run, caches.tensors)
     title = f"{schedule.name}, {asked(p)}"
-    return replace(
-        table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves))), notes=under.notes
-    )
+    table = table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves)))
+    return replace(table, notes=under.notes, json={**table.json, "notes": [*under.notes]})
 
 
 def cache_of_file(path: str, word_bytes: int, caches: Caches) -> Table:

@@ -83,6 +83,12 @@ def accepts(line, flag):
     return any(flag in option.opts for option in command.params)
 
 
+def test_notes_are_in_the_json_too(ask):
+    for line in (("cache", "--N", 300, "--d", 16, "--tiles", "best"), ("crossover", "--N", "64:256:+64", "--d", D)):
+        (note,) = ask(*line, "--hardware", GPU)["notes"]
+        assert note.startswith("--hardware implies") and ask(*line, "--hardware", GPU, "--paper-model")["notes"] == []
+
+
 def test_what_is_given_wins(ask):
     both = ("--hardware", GPU, "--acc-dtype", "fp16", "--tile-multiple", 1)
     assert ask("count", *SIZES, *both)["results"] == ask("count", *SIZES, "--M", M)["results"]
