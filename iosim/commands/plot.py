@@ -46,7 +46,8 @@ class Columns(NamedTuple):
 @text_option(
     "--picture",
     "traffic, gap (to the floor, against every M), footprint and timeline (of SRAM), race (moves; SVG), "
-    "roofline, predicted (times; both with --hardware) or mask.",
+    "roofline, time (least, and kept measurements), predicted (generated kernels by the model; all three with "
+    "--hardware) or mask.",
     default="traffic",
 )
 @problem_options
@@ -59,7 +60,7 @@ class Columns(NamedTuple):
 @problem_asked
 def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path: str | None) -> None:
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
-    predicted times, a mask.
+    times, a mask.
 
     If --N or --M is an axis, it is the x axis of the picture. A schedule that does not fit has a dashed line. ROWS is a
     file of iosim sweep, tune or cache.
@@ -71,6 +72,7 @@ def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path
     iosim plot --picture footprint --N 8192 --d 128 --M 100KB -o footprint.svg;
     iosim plot --picture timeline --N 64 --d 16 --M 4KB -o timeline.svg;
     iosim plot --picture race --N 64 --d 16 --tiles 16x16 -o race.svg;
+    iosim plot --picture time --N 1024:8192:x2 --d 128 --heads 32 --hardware h100 -o time.svg;
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ..counting.given import Choice, counts, memory, problem
+from ..counting.sentence import joined
 from ..counting.sweep_axes import NUMBERS
 from ..errors import InputError
 from ..options import flag_of
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from ..counting.given import Fields, Given
     from ..counting.sweep_axes import AxisValue
 
-SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "predicted": ("N",)}
+SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "time": ("N",), "predicted": ("N",)}
 """{picture: options with several values}. The other pictures take one value of each."""
 NEEDED = {"mask": ("mask", "N")}  # the others need N and d
 EXAMPLES = {"mask": "causal", "N": "8192", "d": "128", "hardware": "h100"}
@@ -84,7 +85,7 @@ def unused(picture: str, given: Mapping[str, object]) -> list[str]:
 
 def check_needed(picture: str, given: Mapping[str, AxisValue]) -> None:
     """Raise InputError that names the options that a picture needs and does not have."""
-    needed = (*NEEDED.get(picture, ("N", "d")), *["hardware"] * (picture in ("roofline", "predicted")))
+    needed = (*NEEDED.get(picture, ("N", "d")), *["hardware"] * (picture in ("roofline", "time", "predicted")))
     absent = [name for name in needed if given.get(name) is None]
     if absent:
         where = ", ".join(flag_of(name) for name in absent)
@@ -96,7 +97,7 @@ def one_value(picture: str, name: str, value: AxisValue) -> tuple[str, str]:
     """What is allowed for an option of which a picture takes one value, and the pictures that take several."""
     option = flag_of(name)
     others = [f"--picture {other}" for other, names in SEVERAL.items() if name in names]
-    more = f"{' and '.join(others)} take{'s' * (len(others) == 1)} several"
+    more = f"{joined(others)} take{'s' * (len(others) == 1)} several"
     return f"one value with --picture {picture}, as {option} {first_of(value)}", more
 
 

@@ -19,7 +19,7 @@ from .asked import Asked, check_asked, is_axis
 from .draw import Drawn
 from .footprint import footprint
 from .mask import tile_map
-from .predicted import predicted_sheet
+from .predicted import time_sheet
 from .race import Race, race
 from .roofline import roofline_sheet
 from .sheet import Sheet
@@ -117,7 +117,8 @@ def plot(
     - `plot(picture="footprint", N=8192, d=128, M="100KB")`: what fills the SRAM at its fullest, as bars.
     - `plot(picture="timeline", N=64, d=16, M="4KB")`: what is in SRAM over the words moved, for one head.
     - `plot(picture="race", N=64, d=16, tiles=(16, 16))`: two schedules in motion, tile by tile, as SVG.
-    - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: times by the model.
+    - `plot(picture="time", N="1024:8192:x2", d=128, heads=32, hardware="H100")`: the least times, and kept ones.
+    - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
     - `path`: a file to draw to as well: .svg, .png or .pdf.
 
@@ -200,9 +201,9 @@ def of_roofline(asked: Asked) -> Picture:
     return Picture(roofline_sheet(found), (*found.notes,))
 
 
-def of_predicted(asked: Asked) -> Picture:
-    """The picture of predicted times."""
-    return Picture(predicted_sheet(asked))
+def of_time(asked: Asked) -> Picture:
+    """The picture of times, at the peaks or predicted too."""
+    return Picture(time_sheet(asked))
 
 
 def of_mask(asked: Asked) -> Picture:
@@ -230,5 +231,6 @@ PICTURES: dict[str, Callable[[Asked], Picture]] = {
     "footprint": of_blocks(footprint),
     "timeline": of_blocks(timeline),
     "race": of_blocks(race),
-    "predicted": of_predicted,
+    "time": of_time,
+    "predicted": of_time,
 }

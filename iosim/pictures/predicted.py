@@ -1,4 +1,4 @@
-"""The picture of predicted times against N: generated kernels of schedules on a GPU, and their times at the peaks."""
+"""Pictures of times against N on a GPU: at the peaks, beside kept measurements or predictions of generated kernels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..counting.sweep_axes import read_counts
 from ..errors import InputError
 from ..hardware import load
 from ..schedules import find_all
+from ..studies.measured_kernels import measured_beside
 from ..studies.roofline import roofline
 from .chart import Chart, ChartLine
 from .sheet import Sheet
@@ -24,26 +25,33 @@ MOST_SIZES = 16
 PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
 
 
-def predicted_sheet(asked: Asked) -> Sheet:
-    """The microseconds of schedules against N, with two lines for each schedule."""
+def time_sheet(asked: Asked) -> Sheet:
+    """The microseconds of schedules against N: a line for the bound of each schedule, and one for each kernel of
+    PyTorch that was measured. The picture `predicted` has one for the generated kernels of each schedule instead."""
     choice, values = asked.choice, asked.values
     names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    options = choice._asdict() | {"schedules": names}
+    wanted = asked.picture == PREDICTED
+    options = choice._asdict() | {"schedules": names, "predict": "generated" if wanted else None}
+    kept: dict[str, dict[float, float]] = {}
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
-        found = roofline(predict="generated", **options, **replace(asked, values={**values, "N": N}).fields)
+        found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
+        for one in measured_beside(found.hardware, found.problem):
+            kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row
     lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
-    if not any(PREDICTED in line.label for line in lines):
+    if not wanted:
+        lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
+    elif not any(PREDICTED in line.label for line in lines):
         hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
         raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
     about = ", ".join(f"{name} = {values[name]}" for name in ("d", "heads", "batch", "mask") if values.get(name))
     tiled = f", tiles {choice.tiles}" if choice.tiles else ""
-    title = f"Time on {load(choice.hardware or '').name} by the model: {about}{tiled}"
+    title = f"Time on {load(choice.hardware or '').name}{' by the model' * wanted}: {about}{tiled}"
     return Sheet(title, [Chart("", "N", "microseconds", lines)])
 
 

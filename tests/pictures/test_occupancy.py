@@ -13,7 +13,7 @@ from iosim.errors import InputError
 from iosim.pictures.asked import Asked
 from iosim.pictures.colours import INK, ink_on
 from iosim.pictures.footprint import footprint
-from iosim.pictures.predicted import predicted_sheet
+from iosim.pictures.predicted import time_sheet
 from iosim.pictures.timeline import COLUMNS, Run, thinned, timeline
 from iosim.studies.roofline import roofline
 
@@ -94,7 +94,7 @@ TIMES = {"N": "256:1024:x2", "d": 64, "heads": 8, "acc_dtype": "fp32"}
 
 
 def test_times_are_those_of_the_roofline():
-    (chart,) = predicted_sheet(Asked("predicted", TIMES, Choice(None, "h100", ("flash2",), "64x64"))).charts
+    (chart,) = time_sheet(Asked("predicted", TIMES, Choice(None, "h100", ("flash2",), "64x64"))).charts
     assert [line.label for line in chart.lines] == ["flash2, predicted", "flash2, at the peaks, ideal L2"]
     assert chart.lines[0].x == chart.lines[1].x == [256, 512, 1024]
     for k, N in enumerate((256, 512, 1024)):
@@ -105,12 +105,27 @@ def test_times_are_those_of_the_roofline():
         assert chart.lines[0].y[k] == 1e6 * row.predicted_seconds > chart.lines[1].y[k] == 1e6 * row.ideal_l2_seconds
 
 
+def test_without_a_prediction_the_bound_stands_beside_what_was_measured():
+    """At the sizes that were measured; every measurement is above the lowest bound."""
+    values = {"N": "2048,4096,8192", "d": 128, "heads": 32}
+    sheet = time_sheet(Asked("time", values, Choice(None, "h100", ("flash2",), "128x128")))
+    (chart,) = sheet.charts
+    assert "model" not in sheet.title
+    bound, *kept = chart.lines
+    assert bound.label == "flash2, at the peaks, ideal L2" and bound.x == [2048, 4096, 8192]
+    assert {line.label for line in kept} >= {"torch-cudnn, measured", "torch-flash, measured"}
+    least = dict(zip(bound.x, bound.y, strict=True))
+    assert all(y > least[x] for line in kept for x, y in zip(line.x, line.y, strict=True))
+    assert dict(zip(kept[0].x, kept[0].y, strict=True))[4096] in (424.896, 776.928)
+
+
 # ---------------------------------------------------------------- the command
 
 PROBLEM = ("--N", 64, "--d", 16)
 GOOD = {
     "footprint": (*PROBLEM, "--M", "4KB"),
     "timeline": (*PROBLEM, "--tiles", "16x16"),
+    "time": ("--N", "256,512", "--d", 64, "--hardware", "b200", "--schedule", "flash2"),
     "predicted": ("--N", "256,512", "--d", 64, "--tiles", "64x64", "--hardware", "h200", "--schedule", "flash2"),
 }
 

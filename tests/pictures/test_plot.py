@@ -332,7 +332,7 @@ ADVICE = {  # a line that is refused, a part of the message, and the line that t
     "a gap over a range of M": (drawn("gap", M="1KB:4KB:x2"), "--M: found '1KB:4KB:x2'; allowed: no --M", [drawn("gap")]),
     "a gap of tiles": (drawn("gap", tiles="8x8"), "--tiles: found '8x8'; allowed: no --tiles", [drawn("gap")]),
     "a gap of several N": (
-        drawn("gap", N="64,128"), "--picture gap, as --N 64; --picture traffic and --picture predicted take several",
+        drawn("gap", N="64,128"), "--picture gap, as --N 64; --picture traffic, --picture time and --picture predicted take several",
         [drawn("gap"), drawn("traffic", N="64,128", M="4KB"),
          drawn("predicted", N="256,512", d=64, hardware="h100", tiles="64x64")]),
     "a roofline over M": (
