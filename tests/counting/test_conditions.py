@@ -67,6 +67,8 @@ def test_a_gpu_has_its_conditions_in_every_command(line, iosim):
     best = [r for r in results(found) if r.get("tiling") == "best" and r["Br"]]
     assert all(r["Br"] % 16 == 0 == r["Bc"] % 16 or r["Bc"] >= N for r in best), best
     assert best or not line.startswith(("count", "tune", "training"))
+    further = [size for r in best if isinstance(r.get("more_tiles"), dict) for size in r["more_tiles"].values()]
+    assert all(size % 16 == 0 or size >= N for size in further), further
 
 
 def test_tiles_of_the_backward_pass_alone_are_searched_too():
