@@ -1,8 +1,12 @@
 """Names that people type: those of other programs are accepted or get the right hint, and help is found anywhere."""
 
+import os
 import shlex
+import subprocess
+import sys
 
 import pytest
+from paths import DOCS
 
 OTHER = "for another GPU give a file: iosim hardware h100 --toml"
 
@@ -150,3 +154,17 @@ def test_a_line_without_a_command(iosim):
     assert done.exit_code == 2 and "command: found '--N'; allowed: bounds, " in done.stderr
     assert "as in iosim count --N 8192 --d 128 --M 100KB" in done.stderr
     assert "did you mean '--help'?" in iosim("--halp").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [("iosim cou", "count"), ("iosim count --sched", "--schedule"), ("iosim tune --hardw", "--hardware")],
+)
+def test_the_shell_completes_as_docs_say(words, completed):
+    """docs/shell.md has the line for each shell; click answers it with the names that begin so."""
+    program = "from iosim.commands.cli import main; main(prog_name='iosim')"
+    asked = {"_IOSIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **asked})
+    assert f"plain,{completed}\n" in done.stdout
+    page = (DOCS / "shell.md").read_text()
+    assert all(f"_IOSIM_COMPLETE={shell}_source iosim" in page for shell in ("bash", "zsh", "fish"))

@@ -55,6 +55,23 @@ def test_what_is_in_them(files):
     assert f"Version: {iosim.__version__}" in about and "Python :: 3.14" in about and "License-Expression: MIT" in about
 
 
+@pytest.mark.needs("twine")
+def test_an_index_accepts_them(files):
+    assert run(sys.executable, "-m", "twine", "check", "--strict", *files.values()).count("PASSED") == 2
+
+
+def test_workflows_and_the_citation_are_of_this_version():
+    """Tests run on each Python that the package names, a release is built as here, and no password is named."""
+    workflows = {path.stem: path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")}
+    named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert re.search(r"python: \[(.*)\]", workflows["tests"])[1] == ", ".join(f'"{version}"' for version in named)
+    assert all(f".[{extra}]" in workflows[file] for file, extra in (("tests", "test"), ("docs", "docs")))
+    assert "id-token: write" in workflows["release"] and "pypi-publish" in workflows["release"]
+    assert not any(re.search("secrets|password:", text) for text in workflows.values())
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert re.search(r"^version: (.*)$", citation, re.M)[1] == iosim.__version__ and "license: MIT" in citation
+
+
 @pytest.mark.parametrize("kind", [".whl", ".tar.gz"])
 def test_each_answers_in_an_empty_environment(files, kind, tmp_path):
     """A command of the README's session prints there what the README says, and --version the version."""

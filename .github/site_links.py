@@ -1,0 +1,39 @@
+"""A hook of mkdocs: links of docs/ that lead to other folders of the repository.
+
+On the site such a link leads to the repository, if `repo_url` is set (REPO_URL in .github/workflows/docs.yml). Without
+it the link's text is left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((\.\./[^)\s]*)\)")
+
+
+def on_config(config: Any) -> Any:
+    """The configuration, with the address of the repository."""
+    config.repo_url = os.environ.get("REPO_URL") or config.repo_url
+    return config
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """The text of a page, whose links stay in docs/ or lead to the repository."""
+    docs = Path(config.docs_dir)
+    folder = docs / PurePosixPath(page.file.src_uri).parent
+
+    def led(match: re.Match[str]) -> str:
+        text, target = match.groups()
+        place, _, part = target.partition("#")
+        path = Path(os.path.normpath(folder / place))
+        if path.is_relative_to(docs):
+            return match[0]
+        if not config.repo_url:
+            return text
+        where = path.relative_to(docs.parent).as_posix()
+        return f"[{text}]({config.repo_url.rstrip('/')}/blob/main/{where}{'#' * bool(part)}{part})"
+
+    return LINK.sub(led, markdown)

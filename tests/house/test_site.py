@@ -1,0 +1,64 @@
+"""The site of docs/: mkdocs builds it without a warning, each page is in its menu, and each link leads somewhere."""
+
+import re
+import shutil
+import subprocess
+import sys
+from html import unescape
+from urllib.parse import unquote
+
+import pytest
+from paths import DOCS, ROOT
+
+PLACE = re.compile(r'(?:href|src)="([^"]*)"')
+
+
+def build(folder, **more):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, **more)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    done = build(folder, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.needs("mkdocs")
+def test_each_link_of_the_site_leads_somewhere(site):
+    pages = sorted(site.rglob("index.html"))
+    assert len(pages) == len(list(DOCS.rglob("*.md")))
+    links = [(page, unescape(place)) for page in pages for place in PLACE.findall(page.read_text())]
+    inside = [(page, unquote(place)) for page, place in links if "://" not in place and not place.startswith("data:")]
+    assert len(inside) > 1000
+    assert [(page, place) for page, place in inside if not leads(page, place)] == []
+
+
+def leads(page, place):
+    """Whether a link of a page leads to a file of the site, and to an id in it."""
+    path, _, part = place.partition("#")
+    target = (page.parent / path).resolve() if path else page
+    target = target / "index.html" if target.is_dir() else target
+    return target.is_file() and (not part or re.search(f'id="{re.escape(part)}"', target.read_text()) is not None)
+
+
+@pytest.mark.needs("mkdocs")
+def test_a_broken_link_is_found(tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(DOCS, copy / "docs")
+    shutil.copytree(ROOT / ".github", copy / ".github")
+    shutil.copy(ROOT / "mkdocs.yml", copy)
+    page = copy / "docs" / "tune.md"
+    page.write_text(page.read_text() + "\n[x](nowhere.md)\n")
+    done = build(tmp_path / "out", cwd=copy)
+    assert done.returncode == 1 and "nowhere.md" in done.stdout + done.stderr
+
+
+def test_the_menu_has_every_page():
+    menu = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(menu) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    for folder in ("papers", "schedules"):
+        linked = re.findall(r"\]\((.*)\)", (DOCS / f"{folder}.md").read_text())
+        assert sorted(linked) == sorted(f"{folder}/{page.name}" for page in (DOCS / folder).glob("*.md"))
