@@ -16,7 +16,7 @@ from ..predict.on_request import asks_for_generated
 from ..schedules import find_all
 from . import fastest_tiles
 from .bound_tiles import TIE, fastest_by_bound, goodness, goodness_lines
-from .fastest_tiles import LIMIT_SECONDS, FastestAnswer, Progress
+from .fastest_tiles import LIMIT_SECONDS, FastestAnswer, Progress, TimedTiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
     from ..grid import Pieces
+    from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
 
@@ -113,15 +114,22 @@ def sentence(found: FastestAnswer) -> str:
     text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:.1f} us"
     if not found.generated:
         text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:.1f} us or more"
-        return (
-            f"{text}; {one.candidates} tilings were compared, and times within {TIE - 1:.0%} are ties of fewer bytes."
-        )
+        tie = f"of times within {TIE - 1:.0%} the one of fewer bytes is first"
+        return f"{text}; {one.candidates} tilings were compared, and {tie}." + idle(best, found.hardware)
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
         text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
     how = f"all {one.candidates} candidates were predicted"
     if one.in_full < one.candidates:
         how = f"{one.candidates} candidates were predicted on a shorter problem, and {one.in_full} of them in full"
     return f"{text}; {how}."
+
+
+def idle(best: TimedTiles, chip: Hardware) -> str:
+    """The sentence about multiprocessors that the blocks leave idle; empty if there are none."""
+    if best.blocks >= chip.sms:
+        return ""
+    blocks = f"{best.blocks} block{'s' * (best.blocks != 1)} for {chip.sms} multiprocessors"
+    return f" It has only {blocks}; schedules with --splits have more, as --schedule split-kv --splits 8."
 
 
 def fastest(

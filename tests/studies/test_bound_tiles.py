@@ -81,6 +81,16 @@ def test_every_gpu_has_a_ranking(gpu):
     assert answer.found.results and ("ideal L2" in str(answer)) == bool(load(gpu).l2_bytes)
 
 
+def test_idle_multiprocessors_are_named_and_splits_use_them(ask):
+    """One query of 32 heads has 32 blocks; eight splits have 256 and take less time."""
+    line = ("tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
+    one, split = ask(*line), ask(*line, "--schedule", "split-kv", "--splits", 8)
+    said = "It has only 32 blocks for 132 multiprocessors; schedules with --splits have more, as --schedule split-kv"
+    assert said in one["answer"] and "It has only" not in split["answer"]
+    assert split["results"][0]["blocks"] == 256
+    assert split["results"][0]["seconds"] < one["results"][0]["seconds"] / 2
+
+
 # ---------------------------------------------------------------- against what was measured
 
 

@@ -386,6 +386,30 @@ def test_predictions_are_of_schedules_that_were_compared_with_measurements():
         assert {name for name in names if names.count(name) > 1} == set(COMPARED)
 
 
+def test_a_long_prediction_says_how_long_it_takes(iosim, monkeypatch):
+    """Nothing is refused for its length, and a short one says nothing."""
+    monkeypatch.setattr("iosim.progress.QUIET_SECONDS_OF_LINES", 0.0)
+    line = (
+        "roofline",
+        "--N",
+        256,
+        "--d",
+        64,
+        "--hardware",
+        "h100",
+        "--schedule",
+        "flash2",
+        "--tiles",
+        "64x64",
+        *PREDICT,
+    )
+    assert "predicting" not in iosim(*line).stderr
+    monkeypatch.setattr("iosim.predict.on_request.seconds_to_predict", lambda *_: 9.2)
+    done = iosim(*line)
+    assert done.exit_code == 0 and "predicting flash2 64x64: about 9 s\n" in done.stderr
+    assert "are predicted to take" in done.stdout and "predicting" not in done.stdout
+
+
 @pytest.mark.parametrize("name, more, why", [
     ("split-kv", {"N": 1, "Nk": 8192}, "not compared with measurements of this schedule"),
     ("flash2-bwd", {"N": 2048}, "not compared with measurements of this schedule"),
