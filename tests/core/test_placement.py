@@ -306,7 +306,7 @@ def test_a_roofline_has_the_footprint_and_traffic_of_a_count(ask, iosim):
     )
     for tiles in ("128x176", "best", "512x512"):
         line = (*shape, "--schedule", "flash2,flash1", "--tiles", tiles)
-        counted, found = ask("count", *line)["results"], ask("roofline", *line)
+        counted, found = ask("count", *line)["results"], ask("roofline", *line, "--predict", "generated")
         rows = [row for row in found["results"] if row["launch"] == "all"]
         assert [[row[name] for name in ("Br", "Bc", *names)] for row in rows] == [
             [row[name] for name in ("Br", "Bc", *names)] for row in counted
@@ -324,8 +324,10 @@ def test_a_roofline_has_the_footprint_and_traffic_of_a_count(ask, iosim):
 
 def test_generated_kernels_have_neither_registers_nor_stages(iosim):
     for option in (("--registers", "64K"), ("--stages", 2)):
-        done = iosim("tune", "--N", 512, "--d", 64, "--by", "time", "--hardware", "h100", *option)
+        line = ("tune", "--N", 512, "--d", 64, "--by", "time", "--hardware", "h100", *option)
+        done = iosim(*line, "--predict", "generated")
         assert done.exit_code == 2 and "leave out both" in done.stderr
+        assert iosim(*line).exit_code == 0, "the bound knows both"
 
 
 def test_a_search_by_formulas_knows_one_sram_only():

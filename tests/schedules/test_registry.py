@@ -35,7 +35,10 @@ from iosim.schedules import registry
 found, real = {}, registry.register
 
 def register(schedule):
-    found.setdefault(sys._getframe(1).f_globals["__name__"].rpartition(".")[2], []).append(schedule.name)
+    caller = sys._getframe(1)
+    while caller.f_globals["__name__"] == registry.__name__:
+        caller = caller.f_back
+    found.setdefault(caller.f_globals["__name__"].rpartition(".")[2], []).append(schedule.name)
     return real(schedule)
 
 registry.register = register
