@@ -1,0 +1,116 @@
+"""The floors across devices as functions of integers: the words that p devices together receive from one another.
+
+The proofs are in docs/distributed.md. alpha is the words of a row: of Q and O, in a backward pass of Q, dO and dQ. beta
+is the words of a key: of K and V, in a backward pass of K, V, dK and dV. A problem is one KV head of one sequence, and
+its rows are the queries of all heads of the group. All arithmetic is in Python integers and fractions, and is rounded
+so that no floor is above what is proven. A floor is 0 where its condition does not hold.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import ceil, isqrt
+
+
+def root_above(square: Fraction | int) -> int:
+    """The least integer y with y^2 >= `square`; 0 if that is not positive."""
+    least = ceil(square)
+    return isqrt(least - 1) + 1 if least > 0 else 0
+
+
+def segment_work(words: int, pi: int) -> Fraction:
+    """g(X): the most work, in pairs, that can be done with X words. `pi` is alpha beta."""
+    return max(Fraction(words * words, 4 * pi), Fraction(words))
+
+
+def balanced_floor(pairs: int, most: Fraction, pi: int, held: int) -> int:
+    """P1: each device does at most `most` of the work of `pairs` pairs, and rows may be laid out freely.
+
+    `held` is the words at the start, copies counted, and the output words.
+    """
+    if most >= 4 * pi:  # each device needs 2 sqrt(pi most) words for this much work
+        return max(0, root_above(4 * pi * pairs**2 / most) - held)
+    return max(0, pairs - held)
+
+
+def memory_floor(pairs: int, memory: int, pi: int, held: int, busy: int = 0) -> int:
+    """P2: the memory of each device holds `memory` words. Nothing is asked of balance or layout.
+
+    `busy` devices are known to do more work than g(memory). `held` is as in `balanced_floor`.
+    """
+    best = Fraction(0)
+    for T in {memory, max(1, 4 * pi - memory)}:
+        ends = Fraction(busy * memory**2, memory + T)
+        best = max(best, T * pairs / segment_work(memory + T, pi) + ends)
+    return max(0, ceil(best) - held)
+
+
+def cheapest_meeting(ranks: int, x: int, y: int) -> int:
+    """The set lemma: the least cost of sets A_r and B_r of p devices, r in both, if all A_r and B_s meet.
+
+    Each element of A_r beside r costs x, and each of B_s beside s costs y.
+    """
+    return (ranks - 1) * min(ranks * x, ranks * y, x + y)
+
+
+def blocks_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int:
+    """P3: dense; each device has `rows` rows and `keys` keys of the problem. With alpha = beta = 2 (d + dv) it is P3s.
+
+    Also for other masks, if all these rows see all these keys.
+    """
+    if keys < alpha and rows < beta:
+        return 0
+    return cheapest_meeting(ranks, alpha * rows, beta * keys)
+
+
+def blocks_and_balance_floor(ranks: int, problems: int, rows: int, keys: int, width: int) -> int:
+    """P4: P3's layout, dense, forward, and each device does exactly 1/p of the work of all problems together.
+
+    `width` is alpha = beta = d + dv, with dv <= d. A device has `rows` rows and `keys` keys of each problem.
+    """
+    most = max(rows, keys)
+    if most < width:
+        return 0
+    more = problems * (ranks - 1) * rows * keys + most**2
+    return max(0, root_above((2 * ranks * width) ** 2 * more) - 2 * ranks * width * most)
+
+
+def rows_on_one_device_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int:
+    """P3 for decoding: all rows of the problem are on one device, each device has `keys` keys, and all see all."""
+    if keys < alpha and rows < beta:
+        return 0
+    return (ranks - 1) * min(alpha * rows, beta * keys)
+
+
+def causal_blocks_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:
+    """Causal, contiguous blocks: each device has `tokens` tokens, each with `group` rows and a key.
+
+    It is the least cost of sets A_r and B_s that meet where r > s: of no rows, of no keys, or with r rows and s keys
+    that stay at home. The cost in the last case is a function of r and one of s, both convex.
+    """
+    if tokens < alpha and group * tokens < beta:
+        return 0
+    p, x, y = ranks, alpha * group * tokens, beta * tokens
+    least = p * (p - 1) // 2 * min(x, y)
+    if p >= 3:
+        low, high = min(x, y), max(x, y)
+        many = min(-(-high // low), p - 2)  # at home of the dearer kind; 1 of the other
+        mixed = high * (p - 1 - many) + low * (p - 2 + many * (many - 1) // 2)
+        least = min(least, mixed)
+    return least
+
+
+def causal_zigzag_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:
+    """Causal, zigzag: device r has chunks r and 2p - 1 - r of `tokens` tokens each.
+
+    The rows of the late chunks see all keys of the early ones, so this is P3 for them.
+    """
+    return blocks_floor(ranks, group * tokens, tokens, alpha, beta)
+
+
+def causal_striped_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:
+    """Causal, striped: token i is on device i modulo p, `tokens` on each, each with `group` rows and a key."""
+    stripes = -(-min(group * alpha, beta) // group)  # the c stripes before a stripe of rows
+    if tokens < stripes:
+        return 0
+    return -(-(2 * tokens - stripes - 1) * cheapest_meeting(ranks, group * alpha, beta) // 2)

@@ -1,0 +1,347 @@
+"""Floors across devices: met by schedules where the page says so, exact arithmetic, and no schedule below any."""
+
+import random
+from fractions import Fraction
+from math import ceil
+
+import pytest
+
+from iosim import Attention
+from iosim.errors import InputError
+from iosim.links.floors import LAYOUTS, floor_across
+from iosim.links.theorems import (
+    balanced_floor,
+    blocks_and_balance_floor,
+    blocks_floor,
+    causal_striped_floor,
+    cheapest_meeting,
+    memory_floor,
+    rows_on_one_device_floor,
+)
+from iosim.masks import parse_mask
+
+FIXED = ("blocks", "zigzag", "striped")
+CAUSAL = parse_mask("causal")
+
+
+def widths(problem, backward=False, step=False):
+    """(alpha, beta), written from the table of docs/distributed.md."""
+    d, dv = problem.d, problem.dv
+    if step:
+        return 2 * (d + dv), 2 * (d + dv)
+    if backward:
+        return 2 * d + dv, 2 * (d + dv)
+    return d + dv, d if problem.latent else d + dv
+
+
+# ---------------------------------------------------------------- schedules, by hand: words received by all devices
+
+
+def ring(problem, P, **what):
+    """K and V (in a backward pass also dK and dV) visit P - 1 devices."""
+    return problem.batch * problem.kv_heads * (P - 1) * widths(problem, **what)[1] * problem.Nk
+
+
+def pass_q(problem, P, **what):
+    """Rows visit P - 1 devices, and their partial results come back."""
+    return problem.batch * problem.heads * (P - 1) * widths(problem, **what)[0] * problem.N
+
+
+def ulysses(problem, P, **what):
+    """Every problem goes to one device, and its results go home: a share (P - 1) / P of all words."""
+    alpha, beta = widths(problem, **what)
+    words = problem.batch * (problem.heads * alpha * problem.N + problem.kv_heads * beta * problem.Nk)
+    return words * (P - 1) // P
+
+
+def mesh(problem, a, b, **what):
+    """Rows in a parts, keys in b parts: each device gathers its rows and its keys, and keeps 1 / ab of both."""
+    alpha, beta = widths(problem, **what)
+    rows, keys = problem.batch * problem.heads * problem.N, problem.batch * problem.kv_heads * problem.Nk
+    return b * alpha * rows + a * beta * keys - alpha * rows - beta * keys
+
+
+def some_problem(r, P, causal=False, **more):
+    """A random problem whose tokens 2P divides."""
+    group, kv_heads, N = r.randint(1, 2 * P), r.randint(1, 9), 2 * P * r.choice([1, 4, r.randint(1, 300)])
+    Nk = N if causal else 2 * P * r.choice([1, 4, r.randint(1, 300)])
+    sizes = {"d": r.randint(1, 80), "dv": r.randint(1, 80), "batch": r.randint(1, 3)} | more
+    heads = {"heads": group * kv_heads, "kv_heads": kv_heads}
+    return Attention(N, Nk=Nk, **sizes, **heads, **({"mask": CAUSAL} if causal else {}))
+
+
+# ---------------------------------------------------------------- met
+
+
+@pytest.mark.parametrize("what", [{}, {"backward": True}, {"step": True}], ids=str)
+@pytest.mark.parametrize("P", [2, 3, 8, 64])
+def test_ring_pass_q_and_ulysses_meet_p3(P, what):
+    """Whichever of the three is best moves exactly the floor, and which one that is follows from the group."""
+    for heads, kv_heads in ((8, 8), (8, 1), (64, 1)):
+        p = Attention(1024 * P, 128, heads=heads, kv_heads=kv_heads)
+        found, words = floor_across(p, P, **what), [f(p, P, **what) for f in (ring, pass_q, ulysses)]
+        assert found.received_words == min(words) and found.theorem == ("P3s" if what.get("step") else "P3")
+        assert found.mean_received_words * P == found.received_words
+        if not what:
+            assert (ring(p, P) == min(words)) == (heads // kv_heads >= P - 1)
+    few = Attention(8 * P, 16, Nk=1024 * P)  # few rows: passing rows is best
+    assert floor_across(few, P, **what).received_words == pass_q(few, P, **what)
+
+
+def test_both_sides_of_the_crossover():
+    """P = 8: with 7 query heads a KV head the ring is as good as Ulysses, with 6 it is not."""
+    for group, better in ((7, ring), (6, ulysses)):
+        p = Attention(8192, 128, heads=group, kv_heads=1)
+        assert floor_across(p, 8).received_words == better(p, 8)
+        assert (ring(p, 8) <= ulysses(p, 8)) == (group == 7)
+
+
+@pytest.mark.parametrize("what, a, b", [({}, 8, 8), ({}, 4, 4), ({"backward": True}, 6, 8)], ids=str)
+def test_a_mesh_meets_p1(what, a, b):
+    """alpha N / a = beta Nk / b: equal to the word, forward and backward."""
+    p = Attention(65536 * 3, 128)
+    found = floor_across(p, a * b, layout="free", balanced=True, **what)
+    assert (found.received_words, found.theorem) == (mesh(p, a, b, **what), "P1")
+
+
+def test_numbers_of_the_page():
+    one, many = Attention(65536, 128), Attention(65536, 128, heads=32)
+    free = floor_across(one, 64, layout="free", balanced=True)
+    assert free.mean_received_words == 3670016 == Fraction(mesh(one, 8, 8), 64)
+    assert ring(one, 64) // 64 == 16515072 and ring(one, 64) / mesh(one, 8, 8) == (8 + 1) / 2
+    both = floor_across(many, 128, balanced=True)
+    assert both.theorem == "P4" and ceil(both.mean_received_words) == 16451464
+    needed, own = 65536 // 2, 65536 // 128  # rows, and keys, of one head, whose 4 devices are a 2 x 2 mesh
+    ulysses_of_meshes = 2 * 256 * (needed - own)
+    assert ulysses_of_meshes == 16515072 and round(float(ulysses_of_meshes / both.mean_received_words), 3) == 1.004
+
+
+@pytest.mark.parametrize("group", [1, 4, 40])
+def test_gathered_queries_meet_the_floor_of_decoding(group):
+    """All-gather of the queries and reduce-scatter of the results: (P - 1) (d + dv) words a query head."""
+    p = Attention(1, 128, Nk=8192, batch=3, heads=2 * group, kv_heads=2)
+    found = floor_across(p, 8, layout="decode")
+    assert (found.received_words, found.theorem) == (7 * 256 * p.batch * p.heads, "decoding")
+
+
+def test_causal_blocks_with_one_head_a_group():
+    p = Attention(8192, 64, mask=CAUSAL)
+    found = floor_across(p, 8)
+    assert (found.received_words, found.theorem) == (6 * 2 * 128 * 1024, "causal blocks")
+    assert floor_across(p, 8, layout="zigzag").received_words == 7 * 2 * 128 * 512
+    assert floor_across(p, 8, layout="striped").received_words == (2 * 1024 - 129) * 7 * 2 * 128 // 2
+
+
+# ---------------------------------------------------------------- never above a schedule
+
+
+def test_no_schedule_is_below_a_floor():
+    """At 10,000 random points the schedules of a layout are at or above its floor, whichever theorem gives it."""
+    r, theorems = random.Random(7), set()
+    for _ in range(10_000):
+        P = r.choice([2, 3, 4, 6, 8, 9, 16])
+        what = r.choice([{}, {"backward": True}, {"step": True}])
+        p = some_problem(r, P, causal=r.random() < 0.3, **({"dv": r.randint(1, 20)} if r.random() < 0.5 else {}))
+        balanced = r.random() < 0.5
+        found = floor_across(p, P, layout=r.choice(FIXED), balanced=balanced and p.mask is not CAUSAL, **what)
+        words = {"ring": ring(p, P, **what), "pass Q": pass_q(p, P, **what)}
+        if not balanced or p.batch * p.kv_heads % P == 0:
+            words["Ulysses"] = ulysses(p, P, **what)
+        assert found.received_words <= min(words.values()), (p, P, what, found)
+        theorems.add(found.theorem)
+    assert theorems >= {"P3", "P3s", "causal blocks", "causal zigzag", "causal striped"}
+
+
+def test_no_mesh_is_below_p1_or_p2():
+    r, met = random.Random(8), 0
+    for _ in range(3000):
+        a, b = r.randint(1, 8), r.randint(1, 8)
+        d = r.randint(1, 40)
+        m = r.randint(1, 999)
+        even = Attention(a * m, d, Nk=b * m)  # forward: alpha N / a = beta Nk / b
+        p = r.choice([even, some_problem(r, a * b, d=d, dv=r.randint(1, d))])
+        what = r.choice([{}, {"backward": True}])
+        alpha, beta = widths(p, **what)
+        tokens_room = alpha * p.N * p.heads // p.kv_heads // a + beta * p.Nk // b
+        memory = r.choice([None, p.batch * p.kv_heads * tokens_room])
+        found = floor_across(p, a * b, layout="free", balanced=True, memory_words=memory, **what)
+        assert found.received_words <= mesh(p, a, b, **what)
+        met += 0 < found.received_words == mesh(p, a, b, **what)
+    assert met > 10
+
+
+def test_a_ring_with_little_memory_is_near_p2():
+    """Blocks of Q and O, and of K and V, are all that a device holds: within 2 (P - 1) / (P - 2) of the floor."""
+    for P in (32, 64, 1024):
+        p = Attention(1024 * P, 128)
+        found = floor_across(p, P, layout="free", balanced=True, memory_words=2 * 256 * 1024)
+        assert found.theorem == "P2"
+        assert found.received_words <= ring(p, P) <= Fraction(2 * (P - 1), P - 2) * found.received_words
+
+
+# ---------------------------------------------------------------- arithmetic
+
+
+def test_p1_is_the_least_whole_number():
+    """R + held is the least whole number whose square is at least 4 Pi pairs^2 / most."""
+    r = random.Random(9)
+    for _ in range(3000):
+        pi, pairs, P, held = r.randint(1, 10**5), r.randint(1, 10**9), r.randint(1, 99), r.randint(0, 10**6)
+        most = Fraction(pairs, P) * (1 + Fraction(r.randint(0, 9), 10))
+        left = balanced_floor(pairs, most, pi, held) + held
+        square = pairs**2 * min(Fraction(4 * pi) / most, Fraction(1))
+        assert left == held or (left**2 >= square > (left - 1) ** 2)
+        assert left > held or held**2 >= square
+
+
+def test_p2_is_the_best_of_its_segments():
+    """Fractions give no larger floor at any length T of a segment."""
+    r = random.Random(10)
+    for _ in range(300):
+        pi, pairs, H, held = r.randint(1, 60), r.randint(1, 10**5), r.randint(1, 300), r.randint(0, 100)
+        busy = r.randint(0, 3)
+
+        def at(T, pi=pi, pairs=pairs, H=H, busy=busy):
+            X = Fraction(H + T)
+            return T * pairs / max(X * X / (4 * pi), X) + busy * Fraction(H * H) / X
+
+        every, found = max(map(at, range(1, 1000))), memory_floor(pairs, H, pi, held, busy)
+        assert found <= max(0, ceil(every) - held)
+        if not busy:
+            assert found == max(0, ceil(every) - held)
+        if 2 * pi <= H and not busy:
+            assert found == max(0, ceil(Fraction(pi * pairs, H)) - held)
+
+
+def test_p4_is_the_least_whole_number():
+    r = random.Random(11)
+    for _ in range(2000):
+        P, K, rows, keys, width = (r.randint(1, n) for n in (64, 64, 900, 900, 300))
+        found, most = blocks_and_balance_floor(P, K, rows, keys, width), max(rows, keys)
+        if most < width:
+            assert found == 0
+            continue
+        X = Fraction(found, P * width)  # what a device receives and sends, in rows
+        gained = most * X + X * X / 4
+        assert gained >= K * (P - 1) * rows * keys
+        less = max(Fraction(found - 1, P * width), Fraction(0))
+        assert found == 0 or most * less + less * less / 4 < K * (P - 1) * rows * keys
+
+
+# ---------------------------------------------------------------- conditions
+
+
+def test_a_theorem_is_not_used_beyond_its_condition():
+    """Blocks smaller than a row or key is wide: P3 says nothing, because scores may be sent instead."""
+    assert blocks_floor(4, 255, 255, 256, 256) == 0 < blocks_floor(4, 255, 256, 256, 256)
+    assert rows_on_one_device_floor(4, 255, 255, 256, 256) == 0
+    assert causal_striped_floor(4, 1, 255, 256, 256) == 0 < causal_striped_floor(4, 1, 256, 256, 256)
+    small = Attention(8 * 255, 128)
+    assert floor_across(small, 8).theorem == "none"
+    assert floor_across(small, 8, layout="free").theorem == "none"
+    assert floor_across(Attention(8 * 256, 128), 8).theorem == "P3"
+    assert floor_across(Attention(8 * 256, 128), 1, balanced=True, memory_words=1000).condition.startswith("one device")
+
+
+def test_what_was_not_asked_is_not_used():
+    one = Attention(65536, 128)
+    assert floor_across(one, 64, layout="free").received_words == 0, "one device may do all"
+    assert floor_across(one, 64).theorem == "P3"
+    many = Attention(65536, 128, heads=32)
+    assert floor_across(many, 128, balanced=True).theorem == "P4"
+    assert floor_across(many, 128, balanced=True, layout="free").theorem == "P1"
+    window = Attention(65536, 128, mask=parse_mask("window:64"))
+    assert floor_across(window, 64, balanced=True).theorem in ("none", "P1"), "P3 is for dense and causal masks"
+    latent = Attention(65536, 576, dv=512, latent=True, heads=16, kv_heads=1)
+    assert floor_across(latent, 8).received_words == 7 * 576 * 65536
+    assert floor_across(latent, 8, backward=True).theorem == "none"
+    wide = Attention(65536, 16, dv=64)
+    assert floor_across(wide, 64, backward=True, layout="free", balanced=True).theorem == "none", "dv > 2d"
+
+
+def test_more_is_never_less():
+    """Asking for balance, or for a step instead of a pass, cannot lower a floor; nor can more memory raise it."""
+    r = random.Random(12)
+    for _ in range(500):
+        P = r.choice([2, 4, 8])
+        p, layout = some_problem(r, P), r.choice([*FIXED, "free"])
+        plain = floor_across(p, P, layout=layout).received_words
+        assert plain <= floor_across(p, P, layout=layout, balanced=True).received_words
+        step = floor_across(p, P, layout=layout, step=True).received_words
+        assert step >= max(plain, floor_across(p, P, layout=layout, backward=True).received_words)
+        H = r.randint(1, 10**6)
+        little, much = (floor_across(p, P, layout=layout, memory_words=m).received_words for m in (H, 2 * H))
+        assert plain <= much <= little
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_ranks_that_do_not_divide(layout):
+    p = Attention(100, 8)
+    if layout == "free":
+        assert floor_across(p, 7, layout=layout).received_words == 0
+    else:
+        with pytest.raises(InputError, match="ranks: found 7; allowed: "):
+            floor_across(p, 7, layout=layout)
+
+
+def test_bad_input():
+    p = Attention(64, 8)
+    for bad in ({"ranks": 0}, {"ranks": 2, "layout": "rows"}, {"ranks": 2, "memory_words": 0}):
+        with pytest.raises(InputError):
+            floor_across(p, **bad)
+
+
+# ---------------------------------------------------------------- the set lemma
+
+
+def least_meeting(P, x, y, visible, first=None):
+    """The least cost of sets that meet for each visible (row class r, key class s), by trying all sets of rows.
+
+    A_r contains the home of row class r, which is r, or `first` for all. With the A_r given, each B_s is chosen alone.
+    """
+    import numpy as np
+
+    homes = [r if first is None else first for r in range(P)]
+    choices = [[m for m in range(1 << P) if m >> home & 1] for home in homes]
+    rows = np.array(np.meshgrid(*choices, indexing="ij")).reshape(P, -1)
+    size = np.array([m.bit_count() - 1 for m in range(1 << P)])
+    cost = x * size[rows].sum(axis=0)
+    for s in range(P):
+        best = np.full(rows.shape[1], 10**9)
+        for B in (m for m in range(1 << P) if m >> s & 1):
+            meets = np.all([rows[r] & B for r in range(P) if visible(r, s)], axis=0) if any(
+                visible(r, s) for r in range(P)) else np.ones_like(best, bool)  # fmt: skip
+            best = np.where(meets, np.minimum(best, y * size[B]), best)
+        cost = cost + best
+    return int(cost.min())
+
+
+PRICES = [(1, 1), (1, 2), (2, 1), (1, 3), (5, 2), (7, 1), (1, 9)]
+
+
+@pytest.mark.parametrize("P", [2, 3, 4])
+def test_the_set_lemma(P):
+    for x, y in PRICES:
+        assert least_meeting(P, x, y, lambda r, s: True) == cheapest_meeting(P, x, y)
+
+
+@pytest.mark.parametrize("P", [2, 3, 4, 5])
+def test_the_causal_set_lemma(P):
+    from iosim.links.theorems import causal_blocks_floor
+
+    for x, y in PRICES:
+        found = causal_blocks_floor(P, 1, 10**3, x, y)  # a row of x words, a key of y, 1,000 tokens a block
+        assert least_meeting(P, x, y, lambda r, s: r > s) * 10**3 == found
+
+
+def test_the_causal_formula_is_the_least_over_its_cases():
+    """The closed form against the minimum over all r, s >= 1 with r + s <= P - 1 that the page gives."""
+    from iosim.links.theorems import causal_blocks_floor
+
+    r = random.Random(13)
+    for _ in range(1000):
+        P, x, y = r.randint(2, 24), r.randint(1, 60), r.randint(1, 60)
+        cases = [P * (P - 1) * x // 2, P * (P - 1) * y // 2]
+        cases += [x * (P - 1 - a + b * (b - 1) // 2) + y * (P - 1 - b + a * (a - 1) // 2)
+                  for a in range(1, P) for b in range(1, P - a)]  # fmt: skip
+        assert causal_blocks_floor(P, 1, 100, x, y) == 100 * min(cases)
