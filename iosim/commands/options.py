@@ -234,7 +234,7 @@ def problem_asked(function: Function) -> Function:
 # ---------------------------------------------------------------- shared options
 
 ATOMS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
-MASK_HELP = f"{ATOMS}; &, |, ~ combine them. 2b is 2 tiles."
+MASK_HELP = f"{ATOMS}; &, |, ~ combine them. 2b is 2 tiles. py: runs the file."
 
 
 def rows(*some: Row) -> Decorator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -12,13 +13,14 @@ from numpy.typing import NDArray
 from ..errors import InputError, InternalError
 from ..masks.atoms import Documents
 from ..masks.expression import Atom, Join, evaluate
+from ..masks.files import MaskFile
 from ..masks.mask import BoundMask, Mask
 from ..masks.reach import reaches
 
 if TYPE_CHECKING:
     from ..core.typing import Bools, Size
     from ..core.typing import Mask as AnyMask
-    from ..masks.files import MaskFile
+    from ..masks.functions import MaskFunction
 
 BitWords = NDArray[np.uint32]
 
@@ -88,7 +90,7 @@ class Tables:
         assert isinstance(mask, BoundMask), "a dense mask needs no tables"
         self.mask: BoundMask = mask
         self.words: dict[str, BitWords] = {}
-        self._files: dict[MaskFile, str] = {}
+        self._files: dict[MaskFile | MaskFunction, str] = {}
         self._named: dict[Documents, str] = {}
 
     def use(self, name: str) -> str:
@@ -149,7 +151,9 @@ class Tables:
         """The value of an atom in C. Documents and files are read from tables."""
         if isinstance(atom.value, int):
             return min(atom.value, 2**31 - 1)  # an int; no position is larger
-        return self._documents(atom.value) if isinstance(atom.value, Documents) else self._file(atom.value)
+        if isinstance(atom.value, Documents):
+            return self._documents(atom.value)
+        return self._file(atom.value) if isinstance(atom.value, MaskFile) else self._function(atom.value)
 
     def _documents(self, documents: Documents) -> Callable[[CText], CText]:
         """The document of a position, from a table of the document of each token."""
@@ -162,13 +166,8 @@ class Tables:
 
     def _file(self, file: MaskFile) -> Callable[[CText, CText], CText]:
         """The number of a file at two positions."""
-        m, data = self.mask, file.data
-        if data.size > MOST_BITS:
-            raise InputError("--mask", f"{data.size} pairs in a file", f"at most {MOST_BITS} on a GPU")
-        if file not in self._files:
-            self._files[file] = f"file{len(self._files)}"
-            self.words[self._files[file]] = bits(data)
-        name, columns = self._files[file], CText(f"{data.shape[1]}LL")
+        m = self.mask
+        name, columns = self._named_bits(file, file.data.shape, lambda: file.data)
         rows, keys = file.entry(m.N, m.Nk, m.rows_q, m.rows_k)
 
         def number(x: CText, y: CText) -> CText:
@@ -176,6 +175,23 @@ class Tables:
             return CText(f"bit({name}, {(row * columns + column).text})")
 
         return number
+
+    def _function(self, function: MaskFunction) -> Callable[[CText, CText], CText]:
+        """What a function of a file says of two positions."""
+        N, Nk = self.mask.N, self.mask.Nk
+        name, columns = self._named_bits(function, (N, Nk), lambda: function.matrix(N, Nk))
+        return lambda x, y: CText(f"bit({name}, {(x * columns + y).text})")
+
+    def _named_bits(
+        self, owner: MaskFile | MaskFunction, shape: tuple[int, int], matrix: Callable[[], Bools]
+    ) -> tuple[str, CText]:
+        """(the name of the table with the bits of a file or a function, its columns)."""
+        if prod(shape) > MOST_BITS:
+            raise InputError("--mask", f"{prod(shape)} pairs in a file", f"at most {MOST_BITS} on a GPU")
+        if owner not in self._files:
+            self._files[owner] = f"file{len(self._files)}"
+            self.words[self._files[owner]] = bits(matrix())
+        return self._files[owner], CText(f"{shape[1]}LL")
 
 
 def bits(table: Bools) -> BitWords:

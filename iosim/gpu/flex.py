@@ -67,6 +67,9 @@ def of_atom(atom: Atom, shift: int) -> Holds:
     """One atom as a function of positions."""
     see, value = atom.row.see, atom.value
     assert see is not None
+    if atom.function is not None:
+        mask = atom.function.function
+        return lambda x, y: cast("Bools", mask(x * 0, x * 0, x, y))  # it does not read the batch and the head
     n = document_of(ends(value.lengths)) if isinstance(value, Documents) else value
     return cast("Holds", lambda x, y: see(x, y, n, shift))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..core.typing import Size, Test
     from .closed_form import Axis, Counts
     from .files import MaskFile
+    from .functions import MaskFunction
 
     T = TypeVar("T")
 
@@ -167,6 +168,13 @@ def read_matrix(path: str, where: str) -> MaskFile:
     return read_file(path)
 
 
+def read_function(text: str, where: str) -> MaskFunction:
+    """The function of a Python file; InputError for anything else."""
+    from .functions import read_function
+
+    return read_function(text, where)
+
+
 # ---------------------------------------------------------------- the table
 
 
@@ -197,7 +205,7 @@ class Row(NamedTuple):
     shape: Of[Shape] | None = None
     counts: Callable[[int, Axis[Size], Axis[Size]], Counts | None] | None = None
     density: Density | None = None
-    read: Callable[[str, str], Documents | MaskFile] | None = None
+    read: Callable[[str, str], Documents | MaskFile | MaskFunction] | None = None
     stands_for: Of[dict[str, int]] | None = None
 
     @property
@@ -276,5 +284,13 @@ ROWS = (
         read=read_documents,
     ),
     Row("file:PATH", lambda x, y, n, shift: n(x, y), "the file says so", tiles=False, read=read_matrix),
+    Row(
+        "py:FILE.py:NAME",
+        lambda x, y, n, shift: n(x, y),
+        "the function NAME(b, h, x, y) of the Python file returns true; iosim runs the file",
+        "a `mask_mod` of FlexAttention",
+        tiles=False,
+        read=read_function,
+    ),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InputError
 from .atoms import BY_DIFFERENCE, BY_NAME, Documents, Shape
+from .functions import MaskFunction
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test
     from .atoms import Of, Row
     from .files import MaskFile
 
-    Value = int | Documents | MaskFile
+    Value = int | Documents | MaskFile | MaskFunction
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Atom:
-    """One predicate: the one of the row `kind` of atoms.py, with its number, documents or file as `value`.
+    """One predicate: the one of the row `kind` of atoms.py, with its number, documents, file or function as
+    `value`.
 
     A number counts tiles if `tiles` is set, else tokens.
     """
@@ -40,7 +42,12 @@ class Atom:
     @property
     def file(self) -> MaskFile | None:
         """The file whose matrix says what is visible; None for any other atom."""
-        return None if isinstance(self.value, int | Documents) else self.value
+        return None if isinstance(self.value, int | Documents | MaskFunction) else self.value
+
+    @property
+    def function(self) -> MaskFunction | None:
+        """The function of a Python file that says what is visible; None for any other atom."""
+        return self.value if isinstance(self.value, MaskFunction) else None
 
     @cached_property
     def shape(self) -> Shape | None:

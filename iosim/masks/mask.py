@@ -95,6 +95,8 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
     for atom in atoms(mask.expr):
         if atom.file:
             atom.file.entry(N, Nk, rows_q, rows_k)
+        if atom.function:
+            atom.function.check(N, Nk)
     return BoundMask(mask, N, Nk, rows_q, rows_k, skips)
 
 
@@ -220,7 +222,7 @@ class BoundMask(Generic[S]):
         N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
         if N * Nk > MOST_TABLE_PAIRS:
             allowed = f"at most {MOST_TABLE_PAIRS} pairs of tokens where a mask is looked at pair by pair"
-            raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file")
+            raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file or function")
         starts, chunk = np.arange(0, Nk, rows_k), max(1, PAIRS_AT_ONCE // Nk)
         table = np.zeros((-(-N // rows_q), len(starts)), bool)
         for i in range(len(table)):

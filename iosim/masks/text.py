@@ -15,7 +15,10 @@ ALLOWED = (
 )
 LONGEST, DEEPEST = 2000, 50
 
-_TOKEN = re.compile(r"\s*([&|~()]|file:[^&|()\s]*|[^&|~()\s]+)")
+_CALL = r"\([^()]*\)"
+for _ in range(5):  # brackets in brackets
+    _CALL = rf"\((?:[^()]|{_CALL})*\)"
+_TOKEN = re.compile(rf"\s*([&|~()]|file:[^&|()\s]*|py:[^&|()\s]*(?:{_CALL})?|[^&|~()\s]+)")
 
 
 def parse_expression(text: str) -> Expr:

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from ..files import written_whole
-from .identity import NO_INPUTS, Inputs, digest
+from ..masks.user_file import folder_on_path
+from .identity import NO_INPUTS, Inputs, digest, modules_of
 from .own_options import COUNT
 from .pieces import Lines, write_lines, write_parquet
 from .questions import Asked
@@ -128,11 +129,19 @@ def axis_text(values: Sequence[object]) -> object:
 
 
 def mask_text(text: str) -> object:
-    """A mask's text, with a hash of each file that it names."""
+    """A mask's text, with a hash of each file that it names, and of each module that a Python file imports."""
     import re
 
     files = re.findall(r"file:([^&|()\s]*)", text)
-    return [text, *(file_digest(file) for file in files)] if files else text
+    functions = [f"{stem}.py" for stem in re.findall(r"\bpy:([^&|()\s]*)\.py:", text)]
+    found = [*map(file_digest, files), *(hash for file in functions for hash in digests_of_python(file))]
+    return [text, *found] if found else text
+
+
+def digests_of_python(file: str) -> list[str]:
+    """The SHA-256 of a Python file, and of the modules beside it that it imports, by their names."""
+    with folder_on_path(file):
+        return [file_digest(file), *(digest(module.text) for module in modules_of({file: ()}))]
 
 
 def file_digest(path: str) -> str:

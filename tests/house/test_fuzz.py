@@ -22,7 +22,7 @@ MASKS = ["dense", "causal", "window:4", "global:2", "strided:3", "causal&window:
          "documents:64"]  # fmt: skip
 BAD_MASKS = ["", " ", "casual", "window", "window:", "window:-1", "window:x", "window:1.5", "strided:0", "global:1e9",
              "causal&", "&causal", "causal causal", "(causal", "causal)", "~", "()", "((((", "(" * 60 + "causal" + ")" * 60,
-             "dense:2", "causal:3", "file:", "file:/no/such/file.npy", "file:/", "window:" + "9" * 40, "a" * 3000,
+             "dense:2", "causal:3", "file:", "file:/no/such/file.npy", "file:/", "py:", "py:/no/such.py:f", "py:x.py", "py:/:f(", "window:" + "9" * 40, "a" * 3000,
              "~" * 1500 + "causal|", "window:1bb", "dense|", "causal,dense", "\0",
              "documents:1,,2", "documents:", "dilated:3", "dilated:1b:2", "chunk:0", "sink:-1", "documents:" + "1," * 900]  # fmt: skip
 SCHEDULES = ["standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q"]

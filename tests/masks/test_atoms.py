@@ -60,6 +60,9 @@ def example(rng, row, N, suffix, tmp_path):
     if row.name == "file":
         np.save(tmp_path / "m.npy", np.random.default_rng(rng.randint(0, 99)).random((N, N)) < 0.5)
         return f"file:{tmp_path / 'm.npy'}"
+    if row.name == "py":
+        (tmp_path / "m.py").write_text(f"def f(b, h, q, k):\n    return (q * {rng.randint(1, 5)} + k) % 3 > 0\n")
+        return f"py:{tmp_path / 'm.py'}:f"
     assert not row.read, "an atom with a value of its own has an example here"
     return random_atom(rng, 5, suffix, [row])
 
@@ -69,6 +72,8 @@ def by_integers(expr, N, Br, Bc):
     see = expr.row.see
     if expr.file:
         return [[expr.file.data[x, y] for y in range(N)] for x in range(N)]
+    if expr.function:
+        return [[expr.function.function(0, 0, x, y) for y in range(N)] for x in range(N)]
     if expr.tiles:
         return [[see(x // Br, y // Bc, expr.value, 0) for y in range(N)] for x in range(N)]
     return [[see(x, y, expr.value, 0) for y in range(N)] for x in range(N)]
