@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ..core.dependent_tiles import Span
 from ..core.machine import Block, Tile
 from ..core.problem import Attention, Tensor
 from ..core.shapes import product
 from ..masks.mask import Part
-from ..masks.reach import Seen
 from .barriers import Access, State, barrier_lines, hbm, sram
+from .copies import block_stride, is_aligned, row_stride
 from .expressions import Expressions, last_size, letter, split_loops, turns_of, words_of
 from .mask_tables import Tables
 from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
-from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, StepNode, StoreNode, SymbolicTile
-
-if TYPE_CHECKING:
-    from ..core.typing import Size
+from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, StepNode, StoreNode
 
 C_TYPES = {"int32": "int"}  # element types with another name in C
 
@@ -199,52 +194,26 @@ class Writer:
         A copy is asynchronous if it is an aligned load and the words have the same type in HBM and on chip.
         """
         block, tensor, loads = node.block, node.tensor, isinstance(node, LoadNode)
-        aligned = self.is_aligned(block, tensor)
+        stride = row_stride(self.p, self.tensors[tensor])
+        aligned = is_aligned(self.p, self.tensors[tensor], block)
         flying = loads and aligned and self.sram_type(block) == self.hbm_type(tensor)
         copy = id(node) if flying else None
         new = [self.access(block, loads, True, copy), hbm(block.base or block, tensor, not loads, copy)]
         new += [self.access(x, False, False) for tile in block.shape for x in words_of(tile)]
         counter = f"{tensor}_{'reads' if loads else 'writes'}"
         verb = f"{'load' if loads else 'store'}<{str(aligned).lower()}>"
-        text = (
-            f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(block)}, {self.stride(tensor)}LL, {counter});"
-        )
+        text = f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(block)}, {stride}LL, {counter});"
         if isinstance(node, LoadNode) and node.where is not None:
             text = f"if ({self.c.line(node.where)}) {text}"
         return new, [text, "copies_commit();"] if flying else [text], copy
 
-    def stride(self, tensor: str) -> int:
-        """Words from a row of a tensor to the next."""
-        axes = self.p.shape(self.tensors[tensor])
-        return axes[1] if len(axes) > 1 else 1
-
     def offset(self, block: Block) -> str:
         """Words from the start of the tensor to the tile, as a 64-bit product: its factors are ints."""
         rows, columns = block.shape[0], block.shape[1] if len(block.shape) > 1 else 1
-        stride = self.stride_of_shape(block)
+        stride = block_stride(block)
         parts = [f"{self.c.start(rows)} * {stride}LL"] if isinstance(rows, Tile) else []
         parts += [self.c.start(columns)] if isinstance(columns, Tile) else []
         return " + ".join(parts) or "0"
-
-    def stride_of_shape(self, block: Block) -> int:
-        """Words from a row of a block's tensor to the next."""
-        if len(block.shape) == 1:
-            return 1
-        last = block.shape[1]
-        return int(last.length if isinstance(last, Tile) else last)
-
-    def is_aligned(self, block: Block, tensor: str) -> bool:
-        """Whether every row of every tile starts at a multiple of 16 bytes in HBM."""
-        if len(block.shape) == 1:
-            return False
-        width = self.p.hbm_bytes(self.tensors[tensor])
-        last: Tile | Size | None = block.shape[1]
-        starts: list[int] = []
-        while isinstance(last, SymbolicTile):
-            starts, last = [*starts, last.step if last.step < int(last.length) else 0], last.parent
-        if isinstance(last, Span) and not isinstance(last, Seen):
-            return False
-        return all(n * width % 16 == 0 for n in (self.stride(tensor), *starts))
 
     # ------------------------------------------------------------------ steps
 

@@ -11,6 +11,7 @@ from statistics import mean, median
 
 from ..core.problem import bytes_of
 from ..counting.bounds import floor_of
+from ..cuda.sectors import PartialSectors, partial_sectors
 from ..hardware import SECTOR_BYTES, Hardware
 from ..predict import generated
 from ..predict.block_work import Occupancy
@@ -24,6 +25,7 @@ from .notes import Note, OutputErrors
 from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads
+LSE_ROWS = 8  # of a request of a tuned kernel
 TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multiple of 8; one block a multiprocessor
 
 
@@ -132,16 +134,16 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
     }
     if not kernels:
         return row
+    job, partial = evidence.scheduled, partial_sectors_of(evidence.scheduled)
     extra = table_bytes(evidence)
     read, written = sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels)
     tma = any(k.through_tma for k in kernels)
     if tma:
-        job = evidence.scheduled
         boxes = predict(find(job.name), in_whole_tiles(job.problem.packed, job.tiling), job.tiling).read_bytes
         extra += boxes - predicted.read_bytes
-    _judge("read", predicted.read_bytes, read, predicted.read_slack_bytes + extra, tma, faults)
+    _judge("read", predicted.read_bytes, read, partial.read_bytes + extra, tma, faults)
     if not any(k.stores_unseen for k in kernels):
-        _judge("written", predicted.write_bytes, written, predicted.write_slack_bytes, False, faults)
+        _judge("written", predicted.write_bytes, written, partial.write_bytes, False, faults)
     else:
         written = 0
     return {
@@ -151,6 +153,14 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
         "hw_write_bytes": written or None,
         "write_ratio": quotient(written, predicted.write_bytes),
     }
+
+
+def partial_sectors_of(job: ScheduleJob) -> PartialSectors:
+    """The most bytes that partial sectors can add. A tuned kernel stores its LSE in requests of 8 words."""
+    read, written = partial_sectors(find(job.name), job.problem, job.tiling)
+    if job.tuned and job.problem.lse:
+        written += SECTOR_BYTES * -(-job.problem.N // LSE_ROWS) * job.problem.instances
+    return PartialSectors(read, written)
 
 
 def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults: list[str]) -> None:

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.folded import Folded
-from ..core.machine import Block, Machine, Tile
 from ..core.problem import Attention, as_moved
 from ..core.tiling import Tiling
 from ..core.unrolled import Unrolled
-from ..core.watchers import Flops, Traffic, Watcher
-from ..cuda.warp_split import LANES, LEAST_ROWS, TEAM_ROWS
+from ..core.watchers import Flops, Traffic
 from ..errors import InputError
-from ..hardware import MEASURED_KEYS, SECTOR_BYTES, Hardware
+from ..hardware import MEASURED_KEYS, Hardware
 from .block_work import LoopKey, Occupancy, StepKey, WorkCounter
 from .blocks import touches_of
 from .dram import WARM, Conditions, Dram, dram_bytes
@@ -26,7 +24,7 @@ from .launch_time import Rates, StepRates, Time, time_of_launches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.typing import ScheduleLike, ScheduleText, Size
+    from ..core.typing import ScheduleLike, ScheduleText
 
 Key = TypeVar("Key", StepKey, LoopKey)
 
@@ -45,49 +43,9 @@ class Prediction:
     """{tensor: (words read, words written)} by the multiprocessors."""
     read_bytes: int
     write_bytes: int
-    read_slack_bytes: int
-    """The most that partial sectors can add to the bytes read; 0 if every access is made of whole sectors."""
-    write_slack_bytes: int
     flops: int
     dram: Dram | None = None
     time: Time | None = None
-
-
-class Sectors(Watcher):
-    """Counts the most bytes that partial sectors can add to those of the words themselves, of one head.
-
-    Memory is moved in sectors of 32 bytes. A run of words, a row of a tile or a whole tile that lies in one piece, is
-    asked for in k requests of warps. At most two sectors at its ends and k - 1 between its requests are only partly
-    used, which adds up to 62 + 32 (k - 1) bytes. A request has at least 32 words (a quarter of a warp, with 16 bytes a
-    lane). Each team of a generated kernel starts a request of its own: every 8 rows, or every row if the tile has fewer
-    than 16.
-    """
-
-    def __init__(self) -> None:
-        self.reads = self.writes = 0
-
-    def start(self, machine: Machine) -> None:
-        self.machine = machine
-
-    def load(self, block: Block, tensor: str, words: Size) -> None:
-        self.reads += self._slack(block, tensor, int(words))
-
-    def store(self, block: Block, tensor: str, words: Size) -> None:
-        self.writes += self._slack(block, tensor, int(words))
-
-    def _slack(self, block: Block, tensor: str, words: int) -> int:
-        p, shape = self.machine.p, block.shape
-        width, axes = p.hbm_bytes(self.machine.tensors[tensor]), p.shape(self.machine.tensors[tensor])
-        rows, last = (int(x.extent if isinstance(x, Tile) else x) for x in (shape[0], shape[-1]))
-        team = 1 if rows < LEAST_ROWS else TEAM_ROWS
-        piece = last if len(shape) > 1 else team * (2 if p.word_bytes == 2 and p.d % LEAST_ROWS == 0 else 1)
-        whole = all(n * width % SECTOR_BYTES == 0 for n in (piece, last, axes[-1]))
-        if whole or not words:
-            return 0
-        visits, lines = int(self.machine.total(())), int(self.machine.total(shape[:1]))
-        groups = lines if team == 1 else lines // team + visits
-        runs = lines if len(shape) > 1 and last != axes[-1] else visits
-        return SECTOR_BYTES * (words // LANES + groups) + 2 * (SECTOR_BYTES - 1) * runs
 
 
 def rates_of(hardware: Hardware, profiled: bool = False) -> Rates | None:
@@ -175,16 +133,14 @@ def predict(
     `with_range`: also find the DRAM bytes with a little less and a little more room in the L2.
     """
     dense = as_moved(schedule, problem)
-    traffic, flops, sectors = Traffic(), Flops(), Sectors()
-    machine = Folded(dense, traffic, flops, sectors).run(schedule, tiling)
+    traffic, flops = Traffic(), Flops()
+    machine = Folded(dense, traffic, flops).run(schedule, tiling)
     n = problem.instances
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
     plain = Prediction(
         {name: (n * int(reads), n * int(writes)) for name, (reads, writes) in traffic.tensors.items()},
         n * sum(int(reads) * width[name] for name, (reads, _) in traffic.tensors.items()),
         n * sum(int(writes) * width[name] for name, (_, writes) in traffic.tensors.items()),
-        n * sectors.reads,
-        n * sectors.writes,
         n * int(flops.total),
     )
     if hardware is None or not occupancies:

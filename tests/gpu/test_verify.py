@@ -11,10 +11,11 @@ from paths import DATA
 from iosim.core.problem import DENSE, Attention, skips_tiles
 from iosim.core.tiling import Tiling
 from iosim.counting.floors import floor
+from iosim.cuda.sectors import partial_sectors
 from iosim.gpu import verify_run
 from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, torch_job
 from iosim.gpu.ncu import counters
-from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, summary, verify
+from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, partial_sectors_of, summary, verify
 from iosim.gpu.verdict_rows import in_words, verdict_table
 from iosim.hardware import load
 from iosim.masks import parse_mask
@@ -266,28 +267,32 @@ def test_tma_loads_have_a_tolerance_and_no_more():
         assert verify(e, None)["ok"] is ok
 
 
-@pytest.mark.parametrize("d, tiles, whole", [(64, "64x64", True), (16, "16x16", True), (20, "16x16", False)])
+@pytest.mark.parametrize("d, tiles, whole", [(64, "64x64", True), (20, "16x16", True), (20, "16x10", False)])
 def test_the_sector_bound_is_zero_for_whole_sectors(d, tiles, whole):
-    """Rows of 20 fp16 words are 40 bytes: one and a quarter sectors."""
+    """Rows of 20 fp16 words are 40 bytes. 16 of them, one after the other, are 20 whole sectors; 10 are not."""
     rows_q, rows_k = map(int, tiles.split("x"))
-    found = predict(find("flash2"), Attention(128, d, dtype="fp16"), Tiling(rows_q, rows_k))
-    assert (found.read_slack_bytes == 0) is whole
+    found = partial_sectors(find("flash2"), Attention(128, d, dtype="fp16"), Tiling(rows_q, rows_k))
+    assert (found.read_bytes == 0) is whole
 
 
 def test_the_sector_bound_by_hand():
-    """d = 20 fp16, N = Nk = 32, tiles of 16: 2 visits of Q, 4 of each of K and V, 320 words each, all contiguous: 10
-    requests of 32 lanes and one more for each of 2 teams and a ragged one; 31 bytes at both ends."""
-    found = predict(find("flash2"), Attention(32, 20, dtype="fp16"), Tiling(16, 16))
-    visits, requests, teams = 2 + 2 * 4, 320 // 32, 16 // 8 + 1
-    assert found.read_slack_bytes == visits * (32 * (requests + teams) + 62)
-    scores = predict(find("standard-tiled"), Attention(36, 32, dtype="fp16"), Tiling(36, 36))
-    assert scores.write_slack_bytes > 0, "rows of 36 scores are 72 bytes"
+    """d = 19 fp16, N = Nk = 16, tiles of 8: 304 bytes, which start at the begin of a sector or in its middle.
+
+    A warp loads a row of Q, or stores one of O, as 38 bytes: 2 sectors each, and 3 for one of 8 rows: 17 in all. All
+    threads load K and V, as 4 requests of 64 bytes and one of 48. From the middle of a sector these touch 3 sectors
+    each, and 2. Q and O are visited twice, K and V 4 times each.
+    """
+    found = partial_sectors(find("flash2"), Attention(16, 19, dtype="fp16"), Tiling(8, 8))
+    row_by_row, all_together = 17 * 32 - 304, (4 * 3 + 2) * 32 - 304
+    assert found == (2 * row_by_row + 8 * all_together, 2 * row_by_row)
+    scores = partial_sectors(find("standard-tiled"), Attention(36, 32, dtype="fp16"), Tiling(36, 36))
+    assert scores.write_bytes > 0, "rows of 36 scores are 72 bytes"
 
 
 def test_a_word_alone_is_a_sector():
-    """standard with 1 x 1 tiles: each of the N^2 scores that are stored may cost a sector of its own."""
-    found = predict(find("standard"), Attention(64, 16, dtype="fp32"), Tiling(1, 1))
-    assert found.write_slack_bytes >= 64**2 * (32 - 4)
+    """standard with 1 x 1 tiles: each of the N^2 scores that are stored costs a sector of its own."""
+    found = partial_sectors(find("standard"), Attention(64, 16, dtype="fp32"), Tiling(1, 1))
+    assert found.write_bytes >= 64**2 * (32 - 4)
 
 
 def sectors(address, words, width, request):
@@ -297,14 +302,21 @@ def sectors(address, words, width, request):
     return sum(32 * ((e - 1) // 32 - s // 32 + 1) for s, e in zip(starts, ends, strict=True))
 
 
-@pytest.mark.parametrize("N, rows, columns", [(777, 64, 32), (1000, 48, 48), (100, 16, 16), (777, 48, 40)])
+@pytest.mark.parametrize("N, rows, columns", [(777, 64, 32), (1002, 48, 48), (100, 16, 16), (777, 48, 40)])
 def test_the_sector_bound_holds_for_every_row(N, rows, columns):
     """Scores of fp16 by brute force: every row of every tile, at its address, in requests of 32 words."""
-    found = predict(find("standard-tiled"), Attention(N, 32, dtype="fp16"), Tiling(rows, columns))
+    found = partial_sectors(find("standard-tiled"), Attention(N, 32, dtype="fp16"), Tiling(rows, columns))
     touched = sum(
         sectors(2 * (N * r + c), min(columns, N - c), 2, 32) for r in range(N) for c in range(0, N, columns)
     )  # fmt: skip
-    assert 0 < touched - 2 * N * N <= found.write_slack_bytes
+    assert 0 < touched - 2 * N * N <= found.write_bytes
+
+
+def test_the_lse_of_a_tuned_kernel_is_stored_by_eight_rows():
+    job = ScheduleJob("flash2", Attention(1000, 64, heads=2, acc_dtype="fp32", lse=True), Tiling(128, 128), tuned=True)
+    generated = partial_sectors_of(replace(job, tuned=False))
+    assert partial_sectors_of(job).write_bytes == generated.write_bytes + 2 * 125 * 32
+    assert partial_sectors_of(replace(job, problem=replace(job.problem, lse=False))).write_bytes == 0
 
 
 def test_output_errors_and_unwritten_words():

@@ -19,12 +19,29 @@ WIDTH = {"fp8": 1, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 
 
-def translation_unit(programs):
-    """One source for many programs, each in a namespace of its own."""
-    parts = ['#define IOSIM_COUNT\n#include "shim.h"\n']
-    parts += [
-        (PACKAGE / name).read_text().replace("#pragma once\n", "") for name in PRELUDE_FILES if name != "cuda/ptx.cuh"
-    ]
+# Where a copy begins, and where a lane turns to a piece of it (cuda/tiles.cuh): what is put before each.
+MARKS = {
+    "constexpr int W = copy_width<ALIGNED, B, G>();": ("new_copy();", 2),
+    "f(r0 + e / pieces,": ("at_piece(r0, e),", 1),
+    "f(r0 + row_of<pieces, rows>(e),": ("at_piece(r0, e),", 2),
+}
+
+
+def marked(text):
+    """The text of cuda/tiles.cuh, with marks that tell the shim the requests of warps."""
+    for place, (mark, times) in MARKS.items():
+        assert text.count(place) == times, place
+        text = text.replace(place, f"{mark} {place}")
+    return text
+
+
+def translation_unit(programs, requests=False):
+    """One source for many programs, each in a namespace of its own. `requests`: sectors are counted, which is slower."""
+    parts = ["#define IOSIM_COUNT\n" + "#define IOSIM_REQUESTS\n" * requests + '#include "shim.h"\n']
+    for name in PRELUDE_FILES:
+        text = (PACKAGE / name).read_text().replace("#pragma once\n", "")
+        if name != "cuda/ptx.cuh":
+            parts.append(marked(text) if requests and name == "cuda/tiles.cuh" else text)
     for k, program in enumerate(programs):
         text = program.source.removeprefix(prelude()).replace('extern "C" ', "static ")
         parts.append(f"namespace p{k} {{\n{text.replace('extern __shared__ Raw16 shared[];', '')}\nstatic Any a[16];\n")
@@ -41,15 +58,15 @@ def translation_unit(programs):
     return "".join(parts)
 
 
-def build(programs, folder, name="kernels", optimise="-O0"):
-    """A shared library of all programs."""
+def build(programs, folder, name="kernels", optimise="-O0", requests=False):
+    """A shared library of all programs. With `requests`, `sectors_moved` tells what a run touched."""
     source, library = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.so"
-    source.write_text(translation_unit(programs))
+    source.write_text(translation_unit(programs, requests))
     command = ["g++", "-std=c++17", optimise, "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{SHIM.parent}"]
     done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)
     assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
     loaded = ctypes.CDLL(str(library))
-    loaded.moved.restype = ctypes.c_longlong
+    loaded.moved.restype = loaded.sectors.restype = ctypes.c_longlong
     return loaded
 
 
@@ -123,3 +140,8 @@ def run(library, k, program, inputs, backwards=False):
         if pointers[name][1] or name not in inputs
     }
     return outputs, program.counts_by_tensor(counts), pointers
+
+
+def sectors_moved(library, program):
+    """{tensor: (sectors read, sectors written)} of the last run, each request of a warp by itself."""
+    return {name: (library.sectors(n, 0), library.sectors(n, 1)) for n, name in enumerate(program.arrays)}

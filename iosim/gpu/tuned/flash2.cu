@@ -221,7 +221,11 @@ struct Consumer {
 
     __device__ __forceinline__ void count_writes(u64* counts) const {
 #ifdef IOSIM_COUNT
-        if (threadIdx.x % 128 == 0) atomicAdd(counts + 3, (u64)max(0, min(64, w.N - w.first - half * 64)) * D);
+        const u64 stored = max(0, min(64, w.N - w.first - half * 64));
+        if (threadIdx.x % 128 == 0) atomicAdd(counts + 3, stored * D);
+#ifdef LSE
+        if (threadIdx.x % 128 == 0) atomicAdd(counts + 8, stored);
+#endif
 #endif
     }
 };

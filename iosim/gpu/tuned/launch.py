@@ -32,6 +32,7 @@ COUNTERS = (  # the tensor and direction that each word of the array `counts` co
     ("S", "reads"),
     ("P", "writes"),
     ("P", "reads"),
+    ("LSE", "writes"),
 )
 ROWS_Q = {"flash2.cu": 128, "standard.cu": 256}
 ROWS_K = 128

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+#include <algorithm>
+#include <array>
+#include <vector>
 
 #define DEVICE inline
 #define __global__
@@ -182,9 +185,22 @@ template <class T> static void mma(float (&c)[4], const unsigned (&a)[4], unsign
 
 // ---------------------------------------------------------------- HBM
 
-struct Region { const char* start; long long bytes; int word; long long reads, writes; };
+// The requests of warps, as the hardware counts them: with IOSIM_REQUESTS, copies say which piece a lane moves
+// (on_cpu.py). Lanes of a warp that move the same word of their pieces in the same turn make one request.
+static int piece_row[MOST_THREADS], piece[MOST_THREADS], accesses[MOST_THREADS], copy_number[MOST_THREADS];
+static inline void new_copy() { ++copy_number[running]; }
+static inline void at_piece(int r0, int e) { piece_row[running] = r0, piece[running] = e, accesses[running] = 0; }
+
+typedef std::array<int, 8> Request;
+struct Region {
+    const char* start;
+    long long bytes;
+    int word;
+    long long reads, writes;
+    std::vector<Request> sectors[2];
+};
 static Region regions[32];
-static int region_count;
+static int region_count, launch_number;
 
 static Region& region(const void* address, int bytes) {
     static int last;
@@ -195,16 +211,26 @@ static Region& region(const void* address, int bytes) {
     }
     stop("an access outside of all tensors");
 }
-template <class T> static T hbm_read(const T* p) { return ++region(p, sizeof(T)).reads, *p; }
-template <class T> static void hbm_write(T* p, T value) { ++region(p, sizeof(T)).writes, *p = value; }
+static Region& request(const void* address, int bytes, bool writes) {
+    Region& found = region(address, bytes);
+#ifdef IOSIM_REQUESTS
+    const int block = blockIdx.y << 12 | blockIdx.x, turn = accesses[running]++ << 1 | (bytes == 16);
+    const int sector = ((const char*)address - found.start) / 32;
+    found.sectors[writes].push_back({launch_number, block, running / 32, copy_number[running], piece_row[running],
+                                     piece[running] / 32, turn, sector});
+#endif
+    return found;
+}
+template <class T> static T hbm_read(const T* p) { return ++request(p, sizeof(T), false).reads, *p; }
+template <class T> static void hbm_write(T* p, T value) { ++request(p, sizeof(T), true).writes, *p = value; }
 template <class T> static Raw16 hbm_read16(const T* p) {
     if ((size_t)p % 16) stop("a read of 16 bytes that is not aligned");
-    region(p, 16).reads += 16 / sizeof(T);
+    request(p, 16, false).reads += 16 / sizeof(T);
     return *reinterpret_cast<const Raw16*>(p);
 }
 template <class T> static void hbm_write16(T* p, Raw16 value) {
     if ((size_t)p % 16) stop("a write of 16 bytes that is not aligned");
-    region(p, 16).writes += 16 / sizeof(T);
+    request(p, 16, true).writes += 16 / sizeof(T);
     *reinterpret_cast<Raw16*>(p) = value;
 }
 
@@ -215,7 +241,7 @@ struct Copies { Copy list[4096]; int ends[64]; int count, groups; };
 static Copies copies[MOST_THREADS];
 template <class T> static void copy16_async(T* sram, const T* hbm) {
     if ((size_t)hbm % 16 || (size_t)sram % 16) stop("a copy of 16 bytes that is not aligned");
-    region(hbm, 16).reads += 16 / sizeof(T);
+    request(hbm, 16, false).reads += 16 / sizeof(T);
     if (reversed) memcpy(sram, hbm, 16);
     Copies& mine = copies[running];
     if (mine.count == 4096) stop("too many copies under way");
@@ -240,10 +266,17 @@ static Raw16* shared;  // every kernel says `extern __shared__ Raw16 shared[]`; 
 
 // Runs `kernel` for every block; shared memory of exactly `bytes`, poisoned with NaN, with a guard behind it.
 extern "C" void announce(const void* start, long long bytes, int word) {
-    regions[region_count++] = {(const char*)start, bytes, word, 0, 0};
+    regions[region_count++] = {(const char*)start, bytes, word, 0, 0, {}};
 }
 extern "C" void forget_all() { region_count = 0; }
 extern "C" long long moved(int k, int writes) { return writes ? regions[k].writes : regions[k].reads; }
+
+// The sectors that the requests of a tensor touched, each request by itself.
+extern "C" long long sectors(int k, int writes) {
+    std::vector<Request>& found = regions[k].sectors[writes];
+    std::sort(found.begin(), found.end());
+    return std::unique(found.begin(), found.end()) - found.begin();
+}
 
 struct Any {  // an argument of a kernel
     void* pointer;
@@ -255,6 +288,7 @@ static const char* launch(void (*kernel)(), int grid_x, int grid_y, int block, i
     enum { GUARD = 256 };
     char* memory = (char*)aligned_alloc(16, (bytes + GUARD + 15) / 16 * 16);
     shared = (Raw16*)memory, threads = block, reversed = backwards, body = kernel, fault = nullptr;
+    ++launch_number;
     if (_setjmp(launcher)) return fault;
     for (unsigned y = 0; y < (unsigned)grid_y; ++y)
         for (unsigned n = 0; n < (unsigned)grid_x; ++n) {

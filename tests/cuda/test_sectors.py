@@ -1,0 +1,87 @@
+"""The bound on partial sectors, against the requests of kernels that run on the CPU, and against hardware that was
+measured (issue of packed split-kv, found on an H200)."""
+
+import numpy as np
+import on_cpu
+import pytest
+
+from iosim import SCHEDULES, Attention, Tiling
+from iosim.cuda.machine import generate
+from iosim.cuda.sectors import partial_sectors
+from iosim.gpu.jobs import ScheduleJob
+from iosim.hardware import SECTOR_BYTES
+from iosim.predict.predict import predict
+from iosim.schedules import find
+from validation.examples import example_arrays
+from validation.random_rows import ON_CPU, draw
+
+pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+
+LATENT = {"latent": True, "kv_heads": 1, "gqa": "pack"}
+# problem, tiles, and the bytes that an H200 read beyond the words
+MEASURED = [
+    (Attention(1, 80, heads=16, dv=64, Nk=2680, **LATENT), Tiling(16, 64), 128),
+    (Attention(64, 192, heads=64, dv=128, Nk=5061, **LATENT), Tiling(16, 64), 32_768),
+    (Attention(100, 128, heads=16, dtype="bf16", kv_heads=4, Nk=8452, gqa="pack", splits=9), Tiling(16, 32), 28_800),
+]
+
+
+@pytest.mark.parametrize("p, tiling, beyond", MEASURED)
+def test_the_bound_of_packed_heads_is_what_the_hardware_read(p, tiling, beyond):
+    """The second kernel has no product, so its teams have 8 rows: 8 words of an LSE in fp16 are half a sector."""
+    assert partial_sectors(find("split-kv"), p, tiling) == (beyond, 0)
+
+
+def rounded(array, dtype):
+    return on_cpu.decode(on_cpu.encode(array, dtype), dtype).astype(np.float64)
+
+
+def beyond_words(jobs, folder):
+    """(job, bytes that partial sectors add on the CPU, the bound), each (read, written)."""
+    made = [generate(find(job.name), job.problem, job.tiling, count=True) for job in jobs]
+    library = on_cpu.build(made, folder, requests=True)
+    for k, (job, program) in enumerate(zip(jobs, made, strict=True)):
+        said = predict(find(job.name), job.problem.packed, job.tiling)
+        inputs, _ = example_arrays(SCHEDULES[job.name], program, k, rounded)
+        _, words, _ = on_cpu.run(library, k, program, inputs)
+        assert words == said.tensors, job
+        moved = on_cpu.sectors_moved(library, program).values()
+        read, written = (SECTOR_BYTES * sum(pair[way] for pair in moved) for way in (0, 1))
+        found = read - said.read_bytes, written - said.write_bytes
+        yield job, found, partial_sectors(find(job.name), job.problem, job.tiling)
+
+
+def check(rows):
+    """The rows whose bound is what the kernel touched, after none was found outside its bound."""
+    met = []
+    for job, found, bound in rows:
+        assert all(0 <= one <= most for one, most in zip(found, bound, strict=True)), (job, found, bound)
+        met += [job] if found == tuple(bound) else []
+    return met
+
+
+def test_no_request_of_a_random_row_touches_more_than_the_bound(tmp_path):
+    """All schedules and options. The bound is met exactly where the place of each tile in a sector is known."""
+    jobs = list(draw(34, 36, ON_CPU))
+    assert {job.name for job in jobs} == set(SCHEDULES)
+    assert sum(job.problem.gqa == "pack" for job in jobs) > 6 and sum(job.problem.latent for job in jobs) > 2
+    met = check(beyond_words(jobs, tmp_path))
+    assert len(met) > len(jobs) / 3
+
+
+def test_the_shapes_of_packed_split_kv_on_the_cpu(tmp_path):
+    """The first of the measured shapes, and the layout of the others with fewer keys and heads."""
+    small = [
+        MEASURED[0][0],
+        Attention(4, 192, heads=8, dv=128, Nk=61, **LATENT),
+        Attention(20, 128, heads=4, dtype="bf16", kv_heads=1, Nk=52, gqa="pack", splits=9),
+    ]
+    jobs = [ScheduleJob("split-kv", p, tiling) for p, (_, tiling, _) in zip(small, MEASURED, strict=True)]
+    rows = list(beyond_words(jobs, tmp_path))
+    assert check(rows) == jobs and rows[0][1] == (128, 0) and all(found[0] > 0 for _, found, _ in rows)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_no_request_of_many_random_rows_touches_more_than_the_bound(tmp_path, seed):
+    check(beyond_words(list(draw(seed, 144, ON_CPU)), tmp_path))
