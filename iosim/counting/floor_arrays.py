@@ -1,7 +1,7 @@
 """Floors of many problems at once, for the ratios of a sweep. Imports NumPy.
 
-These are the forms of floors.py in float64. They give the exact floor, or less by at most one word an instance
-or a share of 2e-14. floors.py cannot serve both: its exact comparison of squares needs integers of hundreds of bits.
+These are the forms of forms.py in float64. They give the exact floor, or less by at most one word an instance
+or a share of 2e-14. forms.py cannot serve both: its exact comparison of squares needs integers of hundreds of bits.
 No NumPy type holds these, and arrays of Python integers would be slow. A test compares the two files.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 from ..core.problem import DENSE, Attention, narrowed
 from ..errors import InputError
 from .floors import held_words, seen_by_group
+from .forms import COARSE, PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,11 +109,40 @@ def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
 
 def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The floor of one instance of the gradients at each grid point, in words."""
-    P, keys = seen.pairs, seen.keys
-    reads = d * (seen.rows + keys) + dv * (keys + seen.any_rows)
-    writes = d * (seen.rows + keys) + dv * seen.any_keys
-    theorem = np.where(d == dv, squares(P, 48 * d * d, M, ends=True), 0)
-    return greatest([(reads, writes), (theorem, writes - d * (seen.rows + 2 * keys))])
+    P, rows, keys, columns = seen.pairs, seen.rows, seen.keys, np.minimum(dv, 2 * d)
+    writes = d * (rows + keys) + dv * seen.any_keys
+    fewer = writes - d * (rows + keys) - dv * keys
+    h = [best_part(d, dv, M, less) for less in (0, 1)]
+    return greatest([
+        (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
+        (squares(P, 8 * (d + columns) * (2 * d + columns), M, ends=True), fewer + (dv - columns) * keys),
+        (gradients_form(P, d, dv, M, h[0], 0), fewer - P),
+        (gradients_form(P, d, dv, M, h[1], 1), fewer),
+    ])  # fmt: skip
+
+
+def gradients_form(P: Floats, d: Floats, dv: Floats, M: Floats, h: Floats, less: int) -> Floats:
+    """T Z / G(X) + M^2 / X of form I' (`less` is 1) or II' (0) of the gradients."""
+    s = h / PARTS
+    lam = d * (1 - s * s)
+    Z = P * np.maximum(0, np.sqrt(2) * dv + 2 * d * s - less * lam)
+    return cubes(16 * lam * Z, np.sqrt(27) * Z, np.floor(256 * lam * lam / 27), M)
+
+
+def best_part(d: Floats, dv: Floats, M: Floats, less: int) -> Floats:
+    """The h of `best_part` in forms.py at each grid point."""
+    near, most = np.zeros_like(M), np.full_like(M, -np.inf)
+    for first, steps in ((0, range(0, PARTS, COARSE)), (1, range(1 - COARSE, COARSE))):
+        middle = near * first
+        for step in steps:
+            h = np.clip(middle + step, 0, PARTS - 1)
+            s = h / PARTS
+            lam = d * (1 - s * s)
+            Z = np.sqrt(2) * dv + 2 * d * s - less * lam
+            X = np.maximum(1, np.minimum(np.maximum(lam * lam * 256 / 27, 2 * M), 3 * M))
+            value = (X - M) * Z * np.minimum(16 * lam / (X * X), np.sqrt(27) / (X * np.sqrt(X)))
+            near, most = np.where(value > most, h, near), np.maximum(value, most)
+    return near
 
 
 def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
@@ -137,22 +167,26 @@ def form_one(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
 
 
 def cubes(first: Floats, second: Floats, cross: Floats, M: Floats) -> Floats:
-    """The smaller of T first / X^2 and T second / X^(3/2), which are equal at `cross`, and M^2 / X."""
-    found = []
-    for more in (0, 1):
-        T = np.where(cross <= 2 * M, M, np.where(cross >= 3 * M, 2 * M, cross + more - M))
-        X = np.maximum(1, M + T)
-        ends = np.where((first > M * M) & (second * second > M**3), M * M / X, 0)
-        found.append(np.minimum(T * first / (X * X), T * second / X**1.5) + ends)
-    return np.maximum(*found)
+    """The smaller of T first / X^2 and T second / X^(3/2), which are equal at `cross`, and M^2 / X, at the best T."""
+    beyond = (first > M * M) & (second * second > M**3)
+    return np.maximum.reduce([
+        np.minimum(T * first / (X * X), T * second / X**1.5) + np.where(beyond, M * M / X, 0)
+        for T, X in lengths(cross, M)
+    ])  # fmt: skip
+
+
+def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
+    """T and X = M + T for the T of `Form.lengths`."""
+    found = [np.where(T >= 1, T, np.maximum(1, M)) for T in (M, 2 * M, cross - M, cross + 1 - M)]
+    return [(T, M + T) for T in found]
 
 
 def squares(P: Floats, cross: Floats, M: Floats, ends: bool) -> Floats:
     """T Z / G(X) + M^2 / X of a form whose G is the larger of a square and a linear function, equal at `cross`."""
-    X = np.maximum(1, np.maximum(cross, 2 * M))
-    T = X - M
-    more = np.where((cross * P > M * M) & (P > M), M * M / X, 0) if ends else 0
-    return np.minimum(cross * T * P / (X * X), T * P / X) + more
+    beyond = ends & (cross * P > M * M) & (P > M)
+    return np.maximum.reduce([
+        np.minimum(cross * T * P / (X * X), T * P / X) + np.where(beyond, M * M / X, 0) for T, X in lengths(cross, M)
+    ])  # fmt: skip
 
 
 def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:

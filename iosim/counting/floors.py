@@ -1,33 +1,25 @@
 """Floors: the least words that any exact algorithm of a class can move, with true constants, for any mask.
 
-The proofs are in docs/floors.md. All arithmetic is in Python integers, so rounding never lifts a floor above what is
-proven. The forms below are for the query heads that share one KV head. |P| is the number of visible pairs of the
-queries that see two keys or more, and n is dv times the number of these queries. A run is cut into segments of T reads,
-and X = M + T. Any T >= 1 and any lambda from 1/2 to d give a valid floor, so their choice needs no proof.
-
-    simple    reads          >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv)
-    I         reads + n      >= T |P| (d + dv - lambda) / G(lambda)
-    II        reads + n      >= T |P| (d + dv) / G(d) - |P|
-              G(lambda) = max(X^2 / (16 lambda), (X/3)^(3/2));  writes >= n
-    backward  reads + n'     >= 12 T |P| / max(X^2 / (4 d^2), 12 X);  n' words are written (d = dv)
-
-If one memory of M words cannot do all of the work, M^2 / X is added to I, II and backward.
+The proofs are in docs/floors.md, the inequalities in forms.py. This file finds what a problem's queries see, and takes
+the largest number that the compulsory words and the forms give.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..errors import InputError
 from ..masks.visible import Visible, visible
 from ..units import dtype_bytes, parse_bytes
+from .forms import backward_forms, forward_forms, gradients, latent_forms
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..core.problem import Attention
     from ..core.tiling import Tiling
     from ..core.typing import Size
+    from .forms import Form
 
 CLASS = (
     "exact attention by standard products: each score sums d products of q and k, each output one product of p and v "
@@ -43,10 +35,11 @@ class Floor(NamedTuple):
     """The least words, and the numbers with which they can be computed again by hand.
 
     `words` (reads and writes) and `reads` are over all heads and batches. `form` says which statement gives `words`:
-    compulsory, simple, I, II or backward. `T` and `lam` (lambda) are those of the form, or None if it has none.
-    `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there are
-    `instances` of them. `pairs` (|P|), `rows`, `written` (n) and `writes` (the compulsory ones) are of one instance.
-    For I, II and backward, words / instances = the right side of the form + writes - written.
+    compulsory, simple, I, II, backward, I' or II'. `T` and `lam` (lambda) are those of the form, or None if it has
+    none. `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there
+    are `instances` of them. `pairs` (|P|), `rows`, `written` (n, or n' of the form) and `writes` (the compulsory ones)
+    are of one instance. Except for compulsory and simple, words / instances = the right side of the form + writes -
+    written.
     """
 
     words: int
@@ -62,102 +55,6 @@ class Floor(NamedTuple):
     dv: int
     writes: int
     instances: int
-
-
-class Form(NamedTuple):
-    """One inequality for one instance: reads + written >= T Z / G(X) - price. Without `writes` it is about reads alone.
-
-    Z / G(X) is the smaller of two square roots: that of `square` / X^4, and that of `other[0]` / (`other[1]` X^k) with
-    k = `other[2]`. `cross` is the X at which both are equal, rounded down. `ends` says whether M^2 / X is added if
-    Z > G(M).
-    """
-
-    name: str
-    lam: float | None
-    square: int
-    other: tuple[int, int, int]
-    cross: int
-    price: int
-    writes: bool
-    ends: bool
-
-    def reached(self, M: int, T: int) -> int:
-        """The least integer that the left side of the inequality may be, for this M and T."""
-        X = M + T
-        top, factor, power = self.other
-        more = M * M if self.ends and self.beyond(M) else 0
-        # (r + price) X - more is an integer. So it is at least T X Z / G rounded up, which is the root of a square.
-        first = root_above(T * T * self.square, X * X)
-        second = root_above(T * T * X * X * top, factor * X**power)
-        return -(-(min(first, second) + more) // X) - self.price
-
-    def beyond(self, M: int) -> bool:
-        """Whether Z > G(M)."""
-        top, factor, power = self.other
-        return self.square > M**4 and top > factor * M**power
-
-    def best(self, M: int) -> tuple[int, int]:
-        """The pair (words, T) of the best T. It is M, or 2M if k = 3, or the T between them that makes X = `cross`."""
-        power = self.other[2]
-        if self.cross <= 2 * M:
-            return self.reached(M, M), M
-        if power == 3 and self.cross >= 3 * M:
-            return self.reached(M, 2 * M), 2 * M
-        return max((self.reached(M, T), T) for T in (self.cross - M, self.cross + 1 - M))
-
-
-def root_above(top: int, bottom: int) -> int:
-    """The least integer y with y^2 >= top / bottom."""
-    least = -(-top // bottom)
-    return isqrt(least - 1) + 1 if least else 0
-
-
-def form_one(pairs: int, d: int, dv: int, lam2: int, price: int | None = None) -> Form:
-    """Form I with lambda = lam2 / 2. With a price it is form II: Z contains the whole of d + dv, and lambda = d."""
-    work = pairs * (2 * (d + dv) - (lam2 if price is None else 0))  # twice Z
-    name = "I" if price is None else "II"
-    cross = 64 * lam2**2 // 27
-    return Form(name, lam2 / 2, (4 * work * lam2) ** 2, (27 * work**2, 4, 3), cross, price or 0, True, True)
-
-
-def simple_form(pairs: int, d: int, dv: int) -> Form:
-    """The form for the reads of any algorithm that computes the scores and the products p v. It may sum them in any
-    way, also by fast matrix multiplication."""
-    cross = 4 * d * (d + dv)
-    return Form("simple", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, False, False)
-
-
-def backward_form(pairs: int, d: int) -> Form:
-    """The form for the reads of a backward pass, plus the words of dQ, dK and dV that depend on some visible pair."""
-    cross = 48 * d * d
-    return Form("backward", None, (cross * pairs) ** 2, (pairs**2, 1, 2), cross, 0, True, True)
-
-
-def latent_form(pairs: int, d: int, dv: int) -> Form:
-    """Form II of latent attention. Both roots are equal at sqrt(X) = 16 d^2 / (3^(3/2) s)."""
-    norm = d * d + dv * dv
-    cross = 256 * d**4 // (27 * norm)
-    return Form("II", None, (16 * d * d * pairs) ** 2, (27 * pairs**2 * norm, 1, 3), cross, pairs, True, True)
-
-
-def lambdas(M: int, d: int, dv: int) -> set[int]:
-    """Good choices of 2 lambda for form I: the best real number, rounded down and up, from 1 to 2 d.
-
-    Let c = 256/27 and s = d + dv. If T = M is best, the best lambda is s/2. Otherwise it is the zero of the derivative
-    of (c lambda^2 - M)(s - lambda) / lambda^3.
-    """
-    s = d + dv
-    # 2 lambda = 2 (sqrt(M^2 + 3 c s^2 M) - M) / (c s)
-    inner = (isqrt(27 * M * (27 * M + 768 * s * s)) - 27 * M) // (128 * s)
-    return {max(1, min(lam2, s, 2 * d)) for lam2 in (inner, inner + 1)}
-
-
-def forms(seen: Visible, d: int, dv: int, M: int) -> Iterable[Form]:
-    """The forms of the forward pass, for one instance."""
-    yield simple_form(seen.pairs, d, dv)
-    yield form_one(seen.pairs, d, dv, 2 * d, price=seen.pairs)
-    for lam2 in sorted(lambdas(M, d, dv)):
-        yield form_one(seen.pairs, d, dv, lam2)
 
 
 def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None = None) -> Floor:
@@ -201,35 +98,29 @@ def floor_of_seen(problem: Attention, seen: Visible, M_words: int | None) -> Flo
     if problem.latent:
         return mla_floor(problem, M_words, seen=seen)
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
-    found = forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
+    found = forward_forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
     return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
 
 
 def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None = None) -> Floor:
-    """The floor of the gradients dQ, dK, dV, for an SRAM of `M_words` words. For d != dv it is the compulsory
-    traffic."""
+    """The floor of the gradients dQ, dK, dV, for an SRAM of `M_words` words; the compulsory traffic for None."""
     check_dropout(problem)
     seen, d, dv = seen_by_group(problem, tiles), problem.d, problem.dv
     reads = d * (seen.rows + seen.keys) + dv * (seen.keys + seen.any_rows)
     writes = d * (seen.rows + seen.keys) + dv * seen.any_keys
-    found = [backward_form(seen.pairs, d)] if M_words and seen.pairs and d == dv else []
-    return highest(problem, seen, M_words, (reads, writes), d * (seen.rows + 2 * seen.keys), found)
+    found = backward_forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
+    return highest(problem, seen, M_words, (reads, writes), gradients(seen, d, dv), found)
 
 
 def mla_floor(
     problem: Attention, M_words: int | None, tiles: Tiling | None = None, seen: Visible | None = None
 ) -> Floor:
-    """The floor of latent attention, where V is the first dv <= d words of each row of K, so one read serves both.
-
-    simple: reads + n >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv). II, with s^2 = d^2 + dv^2:
-    reads + n >= T |P| s^2 / max(s^2 X^2 / (16 d^2), s (X/3)^(3/2)) - |P|.
-    """
+    """The floor of latent attention, where V is the first dv <= d words of each row of K, so one read serves both."""
     seen, d, dv = seen or seen_by_group(problem, tiles), problem.d, problem.dv
     if dv > d:
         raise InputError("--dv", dv, f"at most --d {d}, because V is part of K")
     reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)
-    simple = simple_form(seen.pairs, d, dv)._replace(writes=True, ends=True)
-    found = [simple, latent_form(seen.pairs, d, dv)] if M_words and seen.pairs else []
+    found = latent_forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
     return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
 
 
@@ -255,13 +146,12 @@ def highest(
     words, form, length, lam = sum(compulsory), "compulsory", None, None
     for one in found:
         reached, T = one.best(M_words or 0)
-        # Forms with `writes` are bounds on reads + written, and at least `written` words are written.
-        total = reached + (0 if one.writes else least_writes)
-        least_reads = max(least_reads, reached - (written if one.writes else 0))
-        if one.writes:
-            total += least_writes - written
+        # The form is a bound on reads + one.written, and at least `least_writes` words are written.
+        least_reads = max(least_reads, reached - one.written)
+        total = reached - one.written + least_writes
         if total > words:
             words, form, length, lam = total, one.name, T, one.lam
+            written = one.written or written
     instances = problem.batch * problem.kv_heads
     return Floor(
         words=instances * words,

@@ -1,12 +1,17 @@
 """The floors of docs/floors.md against an exact search, a search over orders, and every inequality of the proofs."""
 
 import csv
+import random
 import re
 import shutil
 import sys
+from math import sqrt
 
 import pytest
 from paths import DOCS, ROOT
+
+from iosim import Attention
+from iosim.counting.floors import backward_floor
 
 FOLDER = ROOT / "validation" / "floors"
 sys.path.append(str(FOLDER))
@@ -19,6 +24,7 @@ COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not here")
 PARTS = 4
 KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
 PAGE = (DOCS / "floors.md").read_text()
+FORWARD, BACKWARD = ((DOCS / f"floors-{name}.md").read_text() for name in ("forward", "backward"))
 
 # (|P|, rows, M, d = dv, floor on reads + writes, floor on reads)
 VALUES = [
@@ -93,8 +99,63 @@ def test_the_number_by_hand():
     bound = T * pairs * 256 / G + M / 3
     for number in (f"{256 * 128**2 / 27:,.1f}", f"{G:,.1f}", f"{T * pairs * 256 / G:,.1f}", f"{bound:,.1f}", f"{int(bound) + 1 - pairs:,}",
                    f"{int(bound) + 1 - pairs - n:,}", f"{by_hand.form1(pairs, 128, 128, M):,}"):  # fmt: skip
-        assert number in PAGE, number
+        assert number in FORWARD, number
     assert int(bound) + 1 - pairs == by_hand.best(pairs, 8192, 128, 128, M)["total"] == 84758228
+
+
+def test_numbers_of_the_backward_pass_by_hand():
+    """Those of the page are what Python prints, and what iosim answers."""
+    pairs, written = 8192**2, 3 * 8192 * 64
+    for M, T, lam, h in ((4096, 5403, 31.65234375, 364), (1024, 1839, 17.376708984375, 437)):
+        assert lam == 64 * (1 - (h / 512) ** 2)
+        X, weights, price = M + T, sqrt(2) * 64 + 128 * h / 512, pairs if M == 1024 else 0
+        work = pairs * (weights - (0 if price else lam))
+        G = max(X * X / 16 / lam, (X / 3) ** 1.5)
+        last = T * work / G + M * M / X
+        total = int(last) + 1 - price
+        digits = 4 if price else 3
+        for number in (f"{T:,}", f"{weights:.7f}", f"{work:,.0f}", f"{X:,}", f"{X * X / 16 / lam:,.{digits}f}",
+                       f"{(X / 3) ** 1.5:,.{digits}f}", f"{T * work / G:,.1f}", f"{M * M / X:,.1f}", f"{last:,.1f}",
+                       f"**{total:,}**", f"{total / pairs:.3f} |P|"):  # fmt: skip
+            assert number in BACKWARD, number
+        check_gradients(M, total, T, lam)
+    M, T = 32768, 163840
+    last = T * pairs / (M + T) + M * M / (M + T)
+    for number in (f"{T:,}", f"{T * pairs / (M + T):,.1f}", f"{last:,.1f}", f"**{int(last) + 1:,}**", f"{written:,}"):
+        assert number in BACKWARD, number
+    check_gradients(M, int(last) + 1, T, None)
+
+
+def check_gradients(M, total, T, lam):
+    """What iosim answers for N = 8192 and d = 64 at M."""
+    found = backward_floor(Attention(8192, 64), M)
+    assert (found.words, found.T, found.lam) == (total, T, lam)
+
+
+@pytest.mark.parametrize("tries", [150, pytest.param(3000, marks=pytest.mark.long)])
+def test_floors_of_gradients_by_hand(tries):
+    """The two programs try other lambda and T. Either may find a little more."""
+    pick = random.Random(12)
+    for _ in range(tries):
+        N, Nk, d, dv = (pick.randint(2, pick.choice([9, 300])) for _ in range(4))
+        M = pick.randint(10, pick.choice([d + 13, 2 * d * d + 18, 30 * (d + dv) ** 2]))
+        other = by_hand.backward(N * Nk, N, Nk, d, dv, M)
+        must = d * (N + Nk) + dv * (N + Nk)
+        found = backward_floor(Attention(N, d, Nk=Nk, dv=dv), M)
+        least = max(other["total"], must + d * (N + Nk) + dv * Nk)
+        assert 0.98 * found.words - 9 <= least <= 1.01 * found.words + 9, (N, Nk, d, dv, M)
+        assert 0.98 * found.reads - 9 <= max(other["reads"], must) <= 1.01 * found.reads + 9
+        if M > 64:
+            assert least <= 1.001 * found.words
+
+
+def test_statements_about_gradients():
+    """4.54 |P| at M = d^2, 28.4 |P| at d^2 / 20, and 5.8 d^2, from which on section 10 is larger."""
+    for x, said in ((1, "4.54 |P|"), (1 / 20, "28.4 |P|")):
+        words = backward_floor(Attention(2**20, 640), int(x * 640**2)).words / 2**40
+        assert f"{words:.{len(said.split('.')[1]) - 4}f} |P|" == said and said in BACKWARD
+    forms = [backward_floor(Attention(2**24, 640), int(x * 640**2)).form for x in (5.7, 5.85)]
+    assert forms == ["I'", "backward"] and "about 5.8 d^2" in BACKWARD
 
 
 def test_the_first_table():

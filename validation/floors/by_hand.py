@@ -1,10 +1,11 @@
-"""Floors of docs/floors.md in exact integers, written from the page alone; shares nothing with iosim.
+"""Floors of docs/floors.md in exact integers, written from its pages alone; shares nothing with iosim.
 
 `best(pairs, rows, d, dv, M)` is the largest floor on reads + writes, and on reads, that forms I, II and the simple one
 give; `compulsory(...)` is the floor of section 3. `rows` is the number of queries that see at least two keys, and
-`pairs` that of their visible pairs.
+`pairs` that of their visible pairs. `backward(...)` gives the floors of sections 10 and 11.
 """
 
+from fractions import Fraction
 from math import isqrt
 
 
@@ -70,6 +71,50 @@ def mla(pairs: int, rows: int, d: int, dv: int, M: int) -> dict[str, int]:
         root = ceil_sqrt(ceil_div(27 * T * T * pairs * pairs * s2, X))
         floors.append(min(square, ceil_div(root + start, X)) - pairs)
     return {"total": max(floors), "reads": max(floors) - n}
+
+
+def backward(pairs: int, rows: int, keys: int, d: int, dv: int, M: int) -> dict[str, int]:
+    """Floors of sections 10 and 11 on reads + writes and on reads of the gradients, not compared with compulsory.
+
+    1/sqrt(2) is rounded down to 408/577, and sqrt(1-b) too. So they are a little less than the best.
+    """
+    if not pairs:
+        return {"total": 0, "reads": 0}
+    c = min(dv, 2 * d)
+    four_pi, written = (
+        8 * (d + c) * (2 * d + c),
+        {"all": d * (rows + keys) + dv * keys, "some": d * (rows + keys) + c * keys},
+    )
+    ten = max(of_segments(pairs, M, T, Fraction(1, four_pi), None) for T in {M, max(1, four_pi - M)})
+    eleven = 0
+    for k in {*range(8, 257, 8), *range(1, 16)}:
+        lam = d * Fraction(k, 256)
+        s = Fraction(isqrt((256 - k) << 48), 2**28)  # sqrt(1 - k/256), rounded down
+        Z = pairs * (Fraction(2 * 408, 577) * dv + 2 * d * s)
+        meet = int(256 * lam * lam / 27)
+        for T in {T for T in (M, 2 * M, meet - M, meet + 1 - M) if T >= 1}:
+            for work, price in ((Z - lam * pairs, 0), (Z, pairs)):
+                if work > 0:
+                    eleven = max(eleven, of_segments(work, M, T, 1 / (16 * lam), Fraction(1, 27)) - price)
+    more = written["all"] - written["some"]
+    return {"total": max(ten + more, eleven), "reads": max(ten - written["some"], eleven - written["all"])}
+
+
+def of_segments(work: Fraction | int, M: int, T: int, square: Fraction, cube: Fraction | None) -> int:
+    """The least integer r >= T Z / G(X) + M^2/X for Z = work, where G is the larger of `square` X^2 and sqrt(cube X^3),
+    or X if there is no cube. The last term counts if Z > G(M)."""
+    X, Z = M + T, Fraction(work)
+
+    def other(x: int) -> Fraction:  # the square of the second part of G
+        return Fraction(x * x) if cube is None else cube * x**3
+
+    start = Fraction(M * M, X) if square * M * M < Z and other(M) < Z * Z else Fraction(0)
+    first = -(-(T * Z / (square * X * X) + start) // 1)
+    # r - start >= T Z / sqrt(other): both sides times the denominator of `start`, and squared
+    ratio = (T * Z * start.denominator) ** 2 / other(X)
+    root = ceil_sqrt(ceil_div(ratio.numerator, ratio.denominator))
+    second = ceil_div(root + start.numerator, start.denominator)
+    return min(int(first), second)
 
 
 def best(pairs: int, rows: int, d: int, dv: int, M: int) -> dict[str, int]:

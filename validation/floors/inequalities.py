@@ -1,4 +1,4 @@
-"""Checks every inequality that docs/floors.md uses, by numbers: random points, fine grids, and random sets and runs.
+"""Checks every inequality of docs/floors*.md, by numbers: random points, fine grids, and random sets and runs.
 
 `python validation/floors/inequalities.py [SEED] [TURNS]` prints one line a check with the worst ratio (1 = tight)
 and fails if one exceeds 1. These are checks of the steps, no proofs; the proofs are on the page.
@@ -124,31 +124,84 @@ def hull(r: random.Random) -> float:
     return best / max(line, bent, 1e-9) if best else 0.0
 
 
+def Pi(d: int, dv: int) -> int:
+    return 2 * (d + dv) * (2 * d + dv)
+
+
 def backward_segment(r: random.Random) -> float:
-    """Value of a segment of the backward pass from whole numbers of words, over Y^2/(4 d^2) (section 10)."""
-    d = r.randint(1, 4)
+    """Work of a segment of the backward pass from whole numbers of words, over Y^2/(4 Pi) (section 10).
+
+    A product of dV has work w1/dv, of dQ w2/d, of dK w3/d. Of more than 2d columns of V, only 2d have work.
+    """
+    d, dv = r.randint(1, 4), r.randint(1, 10)
+    c = min(dv, 2 * d)
     ap, bp = r.randint(0, 8), r.randint(0, 8)
     as_, bs = ap + r.randint(0, 8), bp + r.randint(0, 8)
-    g = [r.choice([0, as_ - ap, r.randint(0, as_ - ap)]) for _ in range(d)]
-    H = [r.choice([0, bs, r.randint(0, bs)]) for _ in range(d)]
+    g = [r.choice([0, as_ - ap, r.randint(0, as_ - ap)]) for _ in range(dv)]
+    H = [r.choice([0, bs, r.randint(0, bs)]) for _ in range(dv)]
     DQ, DK = (r.choice([0, x * d, r.randint(0, x * d)]) for x in (ap, bp))
-    value = 4 / d * (sum((ap + x) * h for x, h in zip(g, H, strict=True)) + bp * DQ + ap * DK)
-    Y = d * (as_ + bs + ap + bp) + sum(g) + sum(H) + DQ + DK
-    return value / (Y * Y / (4 * d * d)) if Y else 0.0
+    products = sum((ap + x) * h for x, h in zip(g[:c], H[:c], strict=True)), bp * DQ, ap * DK
+    weights = 1 / (2 * (d + c)), 1 / (2 * d), 1 / (2 * (d + c))
+    work = sum(w * n for w, n in zip(weights, products, strict=True))
+    Y = d * (as_ + bs) + dv * (ap + bp) + sum(g) + sum(H) + DQ + DK
+    return work / (Y * Y / (4 * Pi(d, c))) if Y else 0.0
 
 
 def four_products(r: random.Random) -> float:
-    """The four products that section 10 checks, at random fractions and at vertices."""
+    """The four products that section 10 checks, at random fractions and at vertices, for dv up to 2d."""
+    d = r.uniform(0.1, 9)
+    dv = r.choice([r.uniform(0.01, 2) * d, d, 2 * d])
     f1, rest, fq, fk = (r.choice([0.0, 1.0, r.random()]) for _ in range(4))
     f2 = (1 - f1) * rest
     f = f1 + f2
+    V, Q, K = dv * (2 * d + dv), (d + dv) * (2 * d + dv), d * (2 * d + dv)
+    rho, kappa = (d + dv * f1, d + dv + d * fq), (d + dv * f, d + dv + dv * f + d * fk)
     pairs = [
-        (4 * f1, (1 + f1) * (1 + f)),
-        (4 * f, (2 + fq) * (1 + f)),
-        (4 * f1, (1 + f1) * (2 + f + fk)),
-        (4 * (f + fq + fk), (2 + fq) * (2 + f + fk)),
+        (V * f1, rho[0] * kappa[0]),
+        (V * f, rho[1] * kappa[0]),
+        (V * f1, rho[0] * kappa[1]),
+        (V * f + Q * fq + K * fk, rho[1] * kappa[1]),
     ]
     return max(a / b for a, b in pairs)
+
+
+def gradients_segment(r: random.Random) -> float:
+    """Value of a segment of the backward pass less lambda * C2, over G, with its five square roots (section 11)."""
+    d, s, X = r.randint(1, 9), r.choice([0.0, r.random()]), r.uniform(1, 3000)
+    lam = (1 - s * s) * d
+    c1, dq, k, q, dk, do, dv, v = split(r, X, 8)
+    c2 = r.expovariate(1) * X * X / lam / lam / 16 * r.choice([0, 1])
+    # Pairs of C3 do d products q k here, so d c3 <= sqrt((c1 + c2 + c3) q k).
+    most = (q * k + sqrt((q * k) ** 2 + 4 * d * d * q * k * (c1 + c2))) / (2 * d * d)
+    c = c1 + c2 + most * r.choice([0.0, 1.0, r.random()])
+    value = s * (sqrt(c * dq * k) + sqrt(c * dk * q)) + (sqrt(c * dv * do) + sqrt(c * do * v)) / sqrt(2)
+    return (value - lam * c2) / G(X, lam)
+
+
+def gradients_path(r: random.Random) -> float:
+    """The sums of roots of section 11 over half of the words, and at the eigenvectors, where they must be equal."""
+    s = r.random()
+    b = 1 - s * s
+    t = r.choice([1.0, r.random()])
+    dq, k, q, dk = (1 + (t - 1) * r.random()) * s * s, 1.0, 1.0, s * s
+    do, dv, v = 2.0, 1.0 + (t - 1) * r.random(), 1.0
+    path = s * sqrt(dq * k) + b * sqrt(k * q) + s * sqrt(q * dk)
+    star = sqrt(do) * (sqrt(dv) + sqrt(v)) / sqrt(2)
+    return max(path / ((dq + k + q + dk) / 2), star / ((do + dv + v) / 2))
+
+
+def gradients_best(r: random.Random) -> float:
+    """The value of `gradients_segment` at its two best points, where it must be 1 for the part without C3."""
+    s, X = r.random(), r.uniform(1, 3000)
+    lam = r.uniform(0.01, 9)
+    parts, path = [s * s, 1.0, 1.0, s * s], s * s + (1 - s * s) + s * s
+    scale = 1 / sum(parts)
+    half = path * scale  # of each available word: 1/2 at the eigenvector
+    found = []
+    for c1 in (0.0, X / 3):
+        c = c1 or (X / 4 / lam) ** 2
+        found.append(sqrt(c) * half * (X - c1) - lam * (c - c1))
+    return max(found) / G(X, lam)
 
 
 def one_accumulator(r: random.Random) -> float:
@@ -188,6 +241,59 @@ def one_accumulator(r: random.Random) -> float:
     return (sessions - 1) / live if live else float(sessions > 1) * 2
 
 
+class Adding:
+    """A random run of one sum where slow memory adds (section 12). Words that are still needed are never lost."""
+
+    def __init__(self, r: random.Random, output: bool):
+        self.r, self.output, self.todo = r, output, r.randint(1, 7)
+        self.fast: set[int] = set()
+        self.slow: set[int] = set()
+        self.words = self.moves = self.sessions = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether only the root is live: of an output in slow memory, of a pair in fast memory."""
+        live = self.fast | self.slow
+        return not self.todo and len(live) == 1 and live <= (self.slow if self.output else self.fast)
+
+    def new(self, where: set[int], *used: int) -> None:
+        self.fast -= {*used}
+        self.slow -= {*used}
+        self.words += 1
+        where.add(self.words)
+
+    def step(self) -> None:
+        """One random step. Words whose successor was computed are dropped at once: they are not live."""
+        r, before = self.r, bool(self.fast)
+        kind = r.choice(["product", "sum", "write", "add", "read", "delete"])
+        if kind == "product" and self.todo:
+            self.todo -= 1
+            self.new(self.fast)
+        elif kind == "sum" and len(self.fast) > 1:
+            self.new(self.fast, *r.sample(sorted(self.fast), 2))
+        elif kind == "write" and self.fast - self.slow:
+            self.slow.add(r.choice(sorted(self.fast - self.slow)))
+            self.moves += 1
+        elif kind == "add" and (ways := [(a, b) for a in sorted(self.fast) for b in sorted(self.slow - {a})]):
+            self.new(self.slow, *r.choice(ways))
+            self.moves += 1
+        elif kind == "read" and self.slow - self.fast:
+            self.fast.add(r.choice(sorted(self.slow - self.fast)))
+            self.moves += 1
+        elif kind == "delete" and self.fast & self.slow:
+            self.fast.remove(r.choice(sorted(self.fast & self.slow)))
+        self.sessions += bool(self.fast) and not before
+
+
+def one_accumulator_that_adds(r: random.Random) -> float:
+    """Sessions of a random run over its reads, writes and adds; of a pair's sum one session less."""
+    run = Adding(r, r.choice([True, False]))
+    while not run.done:
+        run.step()
+    sessions = run.sessions - (not run.output)
+    return sessions / run.moves if run.moves else 2.0 * (sessions > 0)
+
+
 def inputs_matter(r: random.Random) -> float:
     """1 if every input word changes some output of a row with two visible keys (section 3), else 2."""
     n, d, dv = r.randint(2, 4), r.randint(1, 3), r.randint(1, 3)
@@ -211,7 +317,8 @@ def inputs_matter(r: random.Random) -> float:
 CHECKS: list[tuple[Callable[[random.Random], float], int]] = [
     (simple_segment, 20), (simple_best, 1), (main_segment, 20), (main_best, 1), (mla_segment, 20), (grows, 10),
     (last_segment, 1), (best_lengths, 10), (loomis_whitney, 4), (hull, 10), (backward_segment, 20), (four_products, 10),
-    (one_accumulator, 4), (inputs_matter, 1),
+    (gradients_segment, 20), (gradients_path, 10), (gradients_best, 1), (one_accumulator, 4),
+    (one_accumulator_that_adds, 4), (inputs_matter, 1),
 ]  # fmt: skip
 
 
@@ -226,7 +333,7 @@ def main(seed: int = 1, turns: int = 10000) -> int:
     for check, times in CHECKS:
         ratio = worst(check, seed, turns * times)
         broken += ratio > TINY
-        print(f"{check.__name__:18} {turns * times:8} points, worst {ratio:.4f}{'' if ratio <= TINY else '  BROKEN'}")
+        print(f"{check.__name__:26} {turns * times:8} points, worst {ratio:.4f}{'' if ratio <= TINY else '  BROKEN'}")
     return broken > 0
 
 
