@@ -1,0 +1,106 @@
+"""The numbers of docs/distributed.md: each stands on the page, and the program gives it."""
+
+import re
+
+import pytest
+from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes
+from paths import DOCS
+
+from iosim import Attention
+from iosim.links.floors import floor_across
+from iosim.masks import parse_mask
+
+PAGE = (DOCS / "distributed.md").read_text()
+FLAT = re.sub(r"\s+", " ", PAGE)
+
+# The rows of the first table: their text, and the problem.
+EXAMPLES = {
+    "131,072 tokens, 8 GPUs, 32 query and 8 KV heads": Attention(131072, 128, heads=32, kv_heads=8),
+    "131,072 tokens, 8 GPUs, 56 query and 8 KV heads": Attention(131072, 128, heads=56, kv_heads=8),
+    "1,024 new tokens, 131,072 keys, 8 GPUs, 32 query and 8 KV heads": Attention(
+        1024, 128, Nk=131072, heads=32, kv_heads=8
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_the_first_table(name):
+    problem = EXAMPLES[name]
+    found = floor_across(problem, 8)
+    words = [f(problem, 8) // 8 for f in (ring, pass_q, ulysses)]
+    cells = [f"{n:,}" for n in (*words, found.mean_received_words.numerator)]
+    assert f"| {name} | " + " | ".join(cells) + f" | {found.theorem} |" in PAGE
+    assert found.mean_received_words == min(words), "one of the three is optimal"
+
+
+def test_the_number_by_hand():
+    problem = EXAMPLES["131,072 tokens, 8 GPUs, 32 query and 8 KV heads"]
+    found, words = floor_across(problem, 8), (131072 * 256, 4 * 131072 * 256)
+    for number in (*words, sum(words) // 8, 56 * sum(words) // 8, 7 * sum(words) // 8, 56 * words[0] // 8):
+        assert f"{number:,}" in PAGE.split("## 10.")[1].split("## 11.")[0]
+    assert found.received_words == 56 * sum(words) // 8 == 1174405120
+    assert f"{2 * found.mean_received_words.numerator:,} bytes a GPU" in FLAT
+    assert ring(problem, 8) / found.received_words == 1.6 and "1.6 times as much" in FLAT
+
+
+def test_the_mesh_and_the_ring_of_one_head():
+    one = Attention(65536, 128)
+    floor = floor_across(one, 64, layout="free", balanced=True).received_words
+    assert mesh(one, 8, 8) == floor == 64 * 3670016 and ring(one, 64) == 64 * 16515072 == 4.5 * floor
+    assert "receives 3,670,016 words" in FLAT and "receives 16,515,072, which is 4.5 times" in FLAT
+    backward = Attention(65536 * 3, 128)
+    assert mesh(backward, 6, 8, backward=True) == floor_across(
+        backward, 48, layout="free", balanced=True, backward=True).received_words  # fmt: skip
+
+
+def test_heads_on_groups_of_devices():
+    many = Attention(65536, 128, heads=32)
+    floor = floor_across(many, 128, balanced=True)
+    assert floor.theorem == "P4" and f"P4 is {-(-floor.received_words // 128):,}: within 1.004" in FLAT
+    assert round(ulysses_of_meshes(many, 128, 2, 2) / floor.received_words, 3) == 1.004
+
+
+def test_p4_is_above_p3_up_to_two_heads_fewer_than_devices():
+    for P in (4, 8, 16):
+        for heads in range(1, P + 3):
+            problem = Attention(1024 * P, 128, heads=heads)
+            one, both = (floor_across(problem, P, balanced=b) for b in (False, True))
+            assert (both.received_words > one.received_words) == (heads <= P - 2)
+
+
+def test_the_least_ring_against_p2():
+    for P in (16, 64):
+        problem = Attention(1024 * P, 128)
+        floor = floor_across(problem, P, layout="free", balanced=True, memory_words=2 * 256 * 1024).received_words
+        assert floor >= 256 * problem.N * (P - 2) // 2
+    assert ring(problem, 64) * (64 - 2) == 2 * (64 - 1) * 256 * problem.N * (64 - 2) // 2
+
+
+def needed(P, n, home):
+    """Pairs of tokens (key token, device) such that the device has a later token, or the same, and not the key."""
+    return sum(any(home(i) == r for i in range(j, n)) for j in range(n) for r in range(P) if r != home(j))
+
+
+@pytest.mark.parametrize("P", [2, 3, 4, 6])
+def test_keys_that_a_causal_mask_needs(P):
+    """1/2, 3/4 and nearly all of (P - 1) N, as the table of section 9 says."""
+    n = 2 * P * 3
+    assert needed(P, n, lambda i: i // (n // P)) * 2 == (P - 1) * n
+    half = n // (2 * P)
+    assert needed(P, n, lambda i: min(i // half, 2 * P - 1 - i // half)) * 4 == 3 * (P - 1) * n
+    assert needed(P, n, lambda i: i % P) * 2 == (P - 1) * (2 * n - P)
+
+
+def test_a_problem_on_one_device_against_the_causal_floor():
+    """(p - 1)/(p - 2) with one query head a KV head."""
+    for P in (3, 8, 64):
+        problem = Attention(1024 * P, 128, mask=parse_mask("causal"))
+        floor = floor_across(problem, P)
+        assert floor.theorem == "causal blocks" and ulysses(problem, P) * (P - 2) == floor.received_words * (P - 1)
+
+
+def test_the_second_ring_of_a_step():
+    """A ring that sends K and V again moves 1.5 times P3s."""
+    problem = Attention(8192, 128, heads=8, kv_heads=1)
+    floor, again = floor_across(problem, 8, step=True), ring(problem, 8) + ring(problem, 8, backward=True)
+    assert floor.theorem == "P3s" and 2 * again == 3 * floor.received_words
