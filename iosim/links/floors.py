@@ -229,8 +229,7 @@ def by_work(asked: Asked, one: Pass, pi: int, balanced: bool, memory: int | None
         yield Found(words, "P1", f"each device does 1/{p:,} of the work, and {once}")
     if memory is not None:
         least_busy = pairs - (p - 1) * share  # what is left for a device if the others do their whole share
-        busy = p if balanced and least_busy > segment_work(memory, pi) else 0
-        busy = busy or int(Fraction(pairs, p) > segment_work(memory, pi))
+        busy = p if balanced and least_busy > segment_work(memory, pi) else int(pairs > segment_work(memory, pi))
         words = memory_floor(pairs, memory, pi, held, busy)
         yield Found(words, "P2", f"the memory of each device holds {memory:,} words, and {once}")
 

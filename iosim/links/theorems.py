@@ -36,7 +36,7 @@ def balanced_floor(pairs: int, most: Fraction, pi: int, held: int) -> int:
 def memory_floor(pairs: int, memory: int, pi: int, held: int, busy: int = 0) -> int:
     """P2: the memory of each device holds `memory` words. Nothing is asked of balance or layout.
 
-    `busy` devices are known to do more work than g(memory). `held` is as in `balanced_floor`.
+    `busy` devices are known to do more work than g(memory); 1 if all do together. `held` is as in `balanced_floor`.
     """
     best = Fraction(0)
     for T in {memory, max(1, 4 * pi - memory)}:
