@@ -30,7 +30,7 @@ PACKAGES = {
     "tracing": COUNTED,
     "cuda": {"core", "masks", "steps"},
     "predict": {"core", "cuda", "steps"},
-    "links": COUNTED,
+    "distributed": COUNTED,
     "studies": COUNTED | {"cuda", "predict", "tuning"},
     "gpu": COUNTED | {"cuda", "predict"},
     "kernels": COUNTED | {"predict", "gpu"},

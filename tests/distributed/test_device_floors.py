@@ -8,9 +8,8 @@ import pytest
 from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes, widths
 
 from iosim import Attention
-from iosim.errors import InputError
-from iosim.links.floors import LAYOUTS, floor_across
-from iosim.links.theorems import (
+from iosim.distributed.floors import LAYOUTS, floor_across
+from iosim.distributed.theorems import (
     balanced_floor,
     blocks_and_balance_floor,
     blocks_floor,
@@ -19,6 +18,7 @@ from iosim.links.theorems import (
     memory_floor,
     rows_on_one_device_floor,
 )
+from iosim.errors import InputError
 from iosim.masks import parse_mask
 
 FIXED = ("blocks", "zigzag", "striped")
@@ -290,7 +290,7 @@ def test_the_set_lemma(P):
 
 @pytest.mark.parametrize("P", [2, 3, 4, pytest.param(5, marks=pytest.mark.long)])
 def test_the_causal_set_lemma(P):
-    from iosim.links.theorems import causal_blocks_floor
+    from iosim.distributed.theorems import causal_blocks_floor
 
     for x, y in PRICES:
         found = causal_blocks_floor(P, 1, 10**3, x, y)  # a row of x words, a key of y, 1,000 tokens a block
@@ -299,7 +299,7 @@ def test_the_causal_set_lemma(P):
 
 def test_the_causal_formula_is_the_least_over_its_cases():
     """The closed form against the minimum over all r, s >= 1 with r + s <= P - 1 that the page gives."""
-    from iosim.links.theorems import causal_blocks_floor
+    from iosim.distributed.theorems import causal_blocks_floor
 
     r = random.Random(13)
     for _ in range(1000):

@@ -7,7 +7,7 @@ from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes
 from paths import DOCS
 
 from iosim import Attention
-from iosim.links.floors import floor_across
+from iosim.distributed.floors import floor_across
 from iosim.masks import parse_mask
 
 PAGE = (DOCS / "distributed.md").read_text()
