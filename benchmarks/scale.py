@@ -51,7 +51,7 @@ def measured(heads, form, jobs, grid=GRID):
         assert code == 0
         seconds, cpu = time.perf_counter() - begin, took.ru_utime + took.ru_stime
         others = None if before is None else max(0, busy() - before - cpu) / seconds / os.cpu_count()
-        manifest = json.loads(Path(folder, "manifest.json").read_text())
+        manifest = json.loads(Path(folder, "_manifest.json").read_text())
         size = sum(part["bytes"] for part in manifest["files"])
         shutil.rmtree(folder)
     return manifest["rows"], form, jobs, seconds, cpu, others, size / manifest["rows"], took.ru_maxrss * 1024
@@ -63,7 +63,7 @@ def line(rows, form, jobs, seconds, cpu, others, size, memory):
 
 
 WORKERS, GOAL, PART_ROWS = 100, 10**10, 2**17
-LINE_BYTES = 305  # of a part in parts.jsonl, and about as much in the manifest
+LINE_BYTES = 305  # of a part in _parts.jsonl, and about as much in the manifest
 BEGIN = "From the largest run"
 PAPER = """From the largest run, {rate:,.0f} rows a second of CPU and {size:.1f} bytes a row in Parquet
 ({csv:.0f} in CSV):
@@ -75,7 +75,7 @@ PAPER = """From the largest run, {rate:,.0f} rows a second of CPU and {size:.1f}
 | minutes on {workers} workers, if the disk keeps up | {minutes:.0f} |
 | GB in Parquet | {gb:,.0f} |
 | GB in CSV | {csv_gb:,.0f} |
-| MB of `parts.jsonl`, and of the manifest | {journal:.0f} |
+| MB of `_parts.jsonl`, and of the manifest | {journal:.0f} |
 | parts that Dask's scheduler holds at a time | {held} |
 """
 

@@ -85,10 +85,17 @@ def passes_through(path: str) -> bool:
 def written_whole(path: str, option: str = "-o") -> Iterator[str]:
     """The name of a temporary file to write. At the end it becomes `path`. After an error no file is left.
 
-    If `path` is a symbolic link, the link stays and its target is replaced. `option` is named in messages.
+    If `path` is a symbolic link, the link stays and its target is replaced. An address as s3://bucket/name is written
+    through fsspec. `option` is named in messages.
     """
     if "\0" in path:
         raise InputError(option, path, WRITABLE, "a name has no zero byte")
+    from .urls import is_url, uploaded
+
+    if is_url(path):
+        with uploaded(path, option) as temporary:
+            yield temporary
+        return
     try:
         with through(path) if passes_through(path) else replaced(os.path.realpath(path)) as temporary:
             yield temporary
@@ -108,8 +115,11 @@ def through(path: str) -> Iterator[str]:
 
 @contextmanager
 def replaced(target: str) -> Iterator[str]:
-    """The name of a temporary file beside the target. At the end it takes the target's place."""
-    temporary = f"{target}.{os.getpid()}-{os.urandom(4).hex()}.part"  # unique even if several machines share a folder
+    """The name of a temporary file beside the target. At the end it takes the target's place. Readers of data sets skip
+    a name that begins with `_`."""
+    folder, name = os.path.split(target)
+    own = f"{os.getpid()}-{os.urandom(4).hex()}"  # unique even if several machines share a folder
+    temporary = os.path.join(folder, f"_{name.lstrip('_')}.{own}.part")
     try:
         yield temporary
         os.replace(temporary, target)

@@ -2,41 +2,68 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import InputError
+from .answer import emit
 from .command import named_command
 from .options import file_option, flag_option
+
+if TYPE_CHECKING:
+    from ..sweeps.gather import Parts
 
 
 @named_command("gather")
 @click.argument("folder")
+@flag_option("--check", "Compare each part with its hash, and name every bad one, on stdout. Nothing is written.")
 @flag_option("--quiet", "No progress on stderr.")
 @file_option("The file, with the ending of the parts; - is stdout.")
-def command(folder: str, path: str | None, quiet: bool) -> None:
+def command(folder: str, check: bool, path: str | None, quiet: bool) -> None:
     """Join the parts of a sweep in a folder into one file. The file is the same as if the sweep had written it
     directly.
 
-    Each part is compared with its hash. Memory does not grow with the number of rows.
+    Each part is compared with its hash before it is written. Memory does not grow with the number of rows. FOLDER may
+    be an address as s3://bucket/sweep/.
 
     Example: iosim gather sweep/ -o out.csv
     """
-    from ..files import check_file, form_of
     from ..progress import Meter
-    from ..sweeps.gather import complete, gather
+    from ..sweeps.gather import checked, complete, gather, looked_at
     from .sweep import describe
 
+    if check:
+        if path is not None:
+            raise InputError("-o", path, "nothing with --check, which writes no rows")
+        found = looked_at(folder)
+        with closing(Meter(rows_in(found), quiet)) as meter:
+            result = checked(found, meter.advance)
+        emit("".join(f"{line}\n" for line in result.lines()), None)
+        sys.exit(0 if result.ok else 1)
+    parts = complete(folder)
+    out = asked_file(path, parts.format)
+    with closing(Meter(rows_in(parts), quiet)) as meter:
+        rows = gather(parts, out, meter.advance)
+    if out != "-":
+        describe(out, {"rows": rows, "format": parts.format, "conventions": parts.manifest["conventions"]})
+
+
+def rows_in(parts: Parts) -> int:
+    """The rows of the parts that are there, as their lines say."""
+    return sum(lines[0].rows for lines in parts.found.values())
+
+
+def asked_file(path: str | None, kind: str) -> str:
+    """The file that was asked for. Raises InputError for one that parts of this kind cannot be joined into."""
+    from ..files import check_file, form_of
+
     asked = form_of(path, "gather")
-    manifest = complete(folder)
-    kind = manifest["format"]
     if path is None:
         raise InputError("-o", "nothing", f"a file that ends in .{kind}, or - for stdout")
     check_file(kind, path)
     if path != "-" and asked != kind:
         raise InputError("-o", path, f"a file that ends in .{kind}, as the parts do")
-    with closing(Meter(manifest["rows"] or 0, quiet)) as meter:
-        gather(folder, manifest, path, meter.advance)
-    if path != "-":
-        describe(path, {"rows": manifest["rows"], "format": kind, "conventions": manifest["conventions"]})
+    return path

@@ -17,6 +17,7 @@ from ..files import check_file, check_form, form_of
 from ..progress import Meter
 from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OWN, asking
+from ..sweeps.share import parse_share
 from ..units import parse_count
 from .answer import Output, answer_all, say
 from .command import Need, named_command
@@ -48,8 +49,10 @@ if TYPE_CHECKING:
     from ..sweeps.executors import Executor
     from ..sweeps.folder import About
     from ..sweeps.parts import Work
+    from ..sweeps.share import Share
 
 
+MANIFEST = "_manifest.json"
 OWN_AXES = tuple(name for name, own in OWN.items() if own.option.axis)
 own_options = options(*(own_option(name, own.help, heading=OF_WHAT) for name, own in OWN.items()))
 NEEDS = (
@@ -106,6 +109,7 @@ class Target(NamedTuple):
     dry_run: bool
     resume: bool
     part_rows: str | None
+    share: str | None
 
     @property
     def form(self) -> str:
@@ -129,10 +133,10 @@ class Target(NamedTuple):
     def folder(self) -> str | None:
         """The folder into which parts go; None if one file is written."""
         path = self.path
-        begun = path is not None and os.path.isdir(path) and (self.resume or "manifest.json" in os.listdir(path))
+        begun = path is not None and os.path.isdir(path) and (self.resume or MANIFEST in os.listdir(path))
         if path is not None and (path.endswith("/") or begun):
             return path
-        for option, given in (("--resume", self.resume), ("--part-rows", self.part_rows)):
+        for option, given in (("--resume", self.resume), ("--part-rows", self.part_rows), ("--share", self.share)):
             if given:
                 raise InputError("-o", path or "nothing", f"a folder as in sweep/, with {option}")
         return None
@@ -154,6 +158,7 @@ class Target(NamedTuple):
 @text_option("--scheduler", "Dask scheduler: local, or an address tcp://HOST:8786.", metavar="ADDRESS", also=("dask",))
 @flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
 @text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
+@text_option("--share", "One of several runs into one -o FOLDER/: 7/100 is the seventh of a hundred.", metavar="K/N")
 @flag_option("--quiet", "No progress on stderr.")
 @own_options
 @format_option("csv, jsonl or parquet (default: from the file's name).")
@@ -172,7 +177,7 @@ def command(
     Without --schedule the rows are standard, standard-tiled, flash1 and flash2, and under a mask with --visit-all
     block-sparse and block-sparse-q too. --schedule names others, which iosim schedules lists; --what tune searches all.
 
-    With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in manifest.json. After Ctrl-C, a full
+    With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in _manifest.json. After Ctrl-C, a full
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
 
     Axes of numbers are 1024,4096 or 1K:64K:x2 (K = 1024) or 64:256:+64, ends included: --N, --Nk, --d, --batch,
@@ -182,7 +187,7 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    form, part_rows, folder = target.form, target.rows_of_part, target.folder
+    form, part_rows, folder, share = target.form, target.rows_of_part, target.folder, parse_share(target.share)
     plan = question.plan(given)
     if target.dry_run:
         answer_size(plan, question.command, target)
@@ -197,11 +202,11 @@ def command(
     work = Work(plan, form, part_rows, inputs, question.command)
     with (
         closing(executor_of(jobs, scheduler)) as executor,
-        closing(Meter(work.steps, quiet, work.chunks.unit)) as meter,
+        closing(Meter(work.steps_of_share(share), quiet, work.chunks.unit)) as meter,
     ):
         say(executor.notes)
         if folder:
-            write_parts(work, folder, target.resume, executor, meter)
+            write_parts(work, folder, target.resume, executor, meter, share)
         else:
             write_sweep(work, target.path, executor, meter)
 
@@ -225,13 +230,13 @@ def notes_on_masks(plan: Sweep) -> list[str]:
     return [note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))]
 
 
-def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter) -> None:
+def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter, share: Share) -> None:
     """Write a sweep to a folder. If it ends early, say which rows are there and how to continue."""
     from ..sweeps.run import write_folder
 
     about: About = {"argv": sys.argv[1:], "conventions": about_counts(work)}
     try:
-        write_folder(work, folder, about, resume, executor, meter)
+        write_folder(work, folder, about, resume, executor, meter, share)
     except BaseException:
         meter.close()
         if meter.done:

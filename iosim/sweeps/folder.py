@@ -1,32 +1,36 @@
-"""A folder of parts: manifest.json describes them, and parts.jsonl has a line with a hash for each part.
+"""A folder of parts: _manifest.json describes them, and _parts.jsonl has a line with a hash for each part.
 
 A part is written completely before its line, and both are on disk before the next part. So after a fault at any
 moment every line has its part. A run that continues reads the lines, checks each part by its hash, and counts the
-others.
+others. Runs of shares have a file of lines each.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO, TypedDict, cast
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from .. import __version__
 from ..errors import CheckError, InputError
-from ..files import written_whole
 from .identity import digest, this_maker
-from .parts import Work, Written, differing, file_digest, keep, part_name
+from .parts import Work, Written, differing, part_name
+from .place import file_digest, place_of
+from .share import WHOLE, Share, share_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from .place import Place, Record
 
     Checked = Callable[[Written], object]
 
-MANIFEST, JOURNAL, LOCK = "manifest.json", "parts.jsonl", "lock"
-UNFINISHED = re.compile(r"(part-\d+\.\w+|manifest\.json|parts\.jsonl)\..+\.part")  # files of a run that was killed
+MANIFEST, JOURNAL, LOCK = "_manifest.json", "_parts.jsonl", "_lock"
+OLD_MANIFEST, OLD_JOURNAL, OLD_LOCK = "manifest.json", "parts.jsonl", "lock"  # of iosim 0.2
+UNFINISHED = re.compile(r"_(part-(\d+)\.\w+|manifest\.json|parts[\w-]*\.jsonl)\..+\.part")  # of a run that was killed
+SAME_ARGUMENTS = "a folder that the same arguments began"
+SECONDS_TO_APPEAR = 10  # of a part that another machine wrote
 
 
 class About(TypedDict):
@@ -51,86 +55,85 @@ class Manifest(About):
 
 
 class Folder:
-    """A folder into which one run writes the parts of a sweep. `done` are the parts that are already there, by
-    number."""
+    """A folder into which one run writes the parts of a sweep, or of its share. `done` are those that are already
+    there, by number."""
 
-    def __init__(self, path: str, manifest: Manifest, done: dict[int, Written], journal: TextIO):
-        self.path, self.manifest, self.done, self.journal = path, manifest, done, journal
+    def __init__(self, place: Place, manifest: Manifest, share: Share, done: dict[int, Written], record: Record):
+        self.place, self.manifest, self.share, self.done, self.add = place, manifest, share, done, record
 
-    def missing(self, work: Work) -> Iterator[int]:
+    def missing(self) -> Iterator[int]:
         """The parts that are not there."""
-        return (part for part in range(len(work)) if part not in self.done)
+        return (part for part in self.share.parts(self.manifest["parts"]) if part not in self.done)
 
     def record(self, written: Written) -> None:
-        """Record that a part is there."""
-        self.journal.write(line_of(written, self.manifest["run"]))
-        self.journal.flush()
-        os.fsync(self.journal.fileno())
+        """Record that a part is there. Raises InputError if it is not: its worker may have another disk."""
+        until = time.monotonic() + SECONDS_TO_APPEAR
+        while self.place.size(written.file) != written.bytes:
+            if time.monotonic() > until:
+                why = f"{written.file} is not there, though its worker wrote it"
+                raise InputError("-o", self.place.path, "a folder that all workers share and can write", why)
+            time.sleep(0.1)
+        self.add(line_of(written, self.manifest["run"]))
         self.done[written.part] = written
 
     def finish(self) -> None:
-        """Write the manifest with all parts, and remove what killed workers left."""
-        clear(self.path)
-        files = [self.done[part]._asdict() for part in sorted(self.done)]
-        rows = sum(written.rows for written in self.done.values())
-        write_manifest(self.path, {**self.manifest, "rows": rows, "complete": True, "files": files})
+        """Write the manifest with all parts, if all are there, and remove what killed workers left."""
+        clear(self.place, self.share)
+        done = self.done if self.share == WHOLE else found_once(lines_in(self.place, self.manifest["run"]))
+        if len(done) == self.manifest["parts"]:
+            write_manifest(self.place, completed(self.manifest, done))
 
 
 @contextmanager
 def opened(
-    path: str, work: Work, about: About, resume: bool, checked: Checked = lambda written: None
+    path: str,
+    work: Work,
+    about: About,
+    resume: bool,
+    checked: Checked = lambda written: None,
+    share: Share = WHOLE,
 ) -> Iterator[Folder]:
-    """The folder of a run. No other run can open it until this one ends, for whatever reason.
+    """The folder of a run. No other run can open it until this one ends, for whatever reason; runs of other shares can.
 
     `about` is added to the description of the work in the manifest. `checked` is called with each part that is
     already there. Raises InputError for a folder of other arguments, and without `resume` for a folder with
     parts.
     """
-    with writing(path):
-        os.makedirs(path, exist_ok=True)
-        with locked(path):
-            manifest = manifest_of(work, about)
-            done = continued(path, work, manifest, checked) if resume else {}
-            if not resume:
-                check_new(path)
-            clear(path)
-            begin(path, manifest, done)
-            with open(os.path.join(path, JOURNAL), "a", encoding="utf-8") as journal:
-                yield Folder(path, manifest, done, journal)
+    place = place_of(path)
+    with place.reported(), ExitStack() as held:
+        place.make()
+        held.enter_context(place.locked(LOCK, shared=share != WHOLE))
+        if share != WHOLE:
+            held.enter_context(place.locked(share.named(LOCK)))
+        manifest = manifest_of(work, about)
+        check_folder(place, manifest, resume, share)
+        done = there(place, manifest, share) if resume else {}
+        for written in done.values():
+            checked(written)
+        clear(place, share)
+        lines = [line_of(done[part], manifest["run"]) for part in sorted(done)]
+        record = held.enter_context(place.journal(share.named(JOURNAL), lines))
+        begin(place, manifest, share, done)
+        yield Folder(place, manifest, share, done, record)
 
 
-def clear(path: str) -> None:
-    """Remove the unfinished files of a run that was killed."""
-    for name in os.listdir(path):
-        if UNFINISHED.fullmatch(name):
-            os.unlink(os.path.join(path, name))
+def begin(place: Place, manifest: Manifest, share: Share, done: dict[int, Written]) -> None:
+    """Write the manifest. A share leaves that of the other shares, unless it says that all parts are there."""
+    if share == WHOLE:
+        for name in journals(place.names()):
+            if name != JOURNAL:  # its lines are in the journal of this run
+                place.remove(name)
+    found = None if share == WHOLE else manifest_in(place)
+    if found is None or (found["complete"] and len(done) < len(share.parts(manifest["parts"]))):
+        write_manifest(place, manifest)
 
 
-@contextmanager
-def writing(path: str) -> Iterator[None]:
-    """Turn errors of the file system into one message."""
-    if "\0" in path:
-        raise InputError("-o", path, "a folder that can be written", "a name has no zero byte")
-    try:
-        yield
-    except OSError as error:
-        raise InputError("-o", path, "a folder that can be written", error.strerror or str(error)) from None
-
-
-@contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock of a folder. The system releases it when this process ends, even if it is killed."""
-    with open(os.path.join(path, LOCK), "a") as file:
-        try:
-            import fcntl
-        except ImportError:  # a system without such locks
-            yield
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError("-o", path, "a folder that no other run writes to", "wait, or end the other run") from None
-        yield
+def clear(place: Place, share: Share) -> None:
+    """Remove the unfinished files of a run that was killed. A share leaves those of others."""
+    for name in place.names():
+        found = UNFINISHED.fullmatch(name)
+        if found and (share == WHOLE or (found[2] and int(found[2]) % share.of == share.number - 1)):
+            place.remove(name)
 
 
 def manifest_of(work: Work, about: About) -> Manifest:
@@ -140,7 +143,7 @@ def manifest_of(work: Work, about: About) -> Manifest:
         "schema": 1,
         "iosim": __version__,
         **about,
-        "run": digest(json.dumps(described, sort_keys=True)),
+        "run": run_of(described),
         "arguments": json.loads(json.dumps(described)),
         "format": work.kind,
         "rows": work.rows,
@@ -150,81 +153,104 @@ def manifest_of(work: Work, about: About) -> Manifest:
     }
 
 
-def check_new(path: str) -> None:
-    """Raise InputError for a folder that is not empty. A folder that a run began without writing a part is allowed."""
-    names = {name for name in os.listdir(path) if name != LOCK and not UNFINISHED.fullmatch(name)}
-    if names == {MANIFEST, JOURNAL} and not any(read_journal(path)) and manifest_in(path):
-        return
-    if MANIFEST in names or JOURNAL in names:
-        raise InputError("-o", path, "a new folder", "--resume continues the sweep that is in it")
-    if names:
-        raise InputError("-o", path, "a new or empty folder", f"it has {min(names)}")
+def run_of(arguments: dict[str, object]) -> str:
+    """The name of a run: a hash of its arguments."""
+    return digest(json.dumps(arguments, sort_keys=True))
 
 
-def continued(path: str, work: Work, manifest: Manifest, checked: Checked) -> dict[int, Written]:
-    """The parts that an earlier run with the same arguments wrote, each checked by its hash."""
-    names = set(os.listdir(path)) - {LOCK}
-    if not names & {MANIFEST, JOURNAL}:
-        check_new(path)
-        return {}
-    found = manifest_in(path) or manifest  # lines without a manifest still name their run
-    if found["run"] != manifest["run"]:
+def completed(manifest: Manifest, done: dict[int, Written]) -> Manifest:
+    """A manifest with all parts."""
+    files = [done[part]._asdict() for part in sorted(done)]
+    return {**manifest, "rows": sum(written.rows for written in done.values()), "complete": True, "files": files}
+
+
+# ---------------------------------------------------------------- what is in a folder before a run
+
+
+def check_folder(place: Place, manifest: Manifest, resume: bool, share: Share) -> None:
+    """Raise InputError for a folder of another sweep, of other files, or, without `resume`, with parts."""
+    names = {name for name in place.names() if not UNFINISHED.fullmatch(name) and not name.startswith(LOCK)}
+    runs = {run for name in journals(names) for run, _ in read_journal(place, name)}
+    is_begun = bool(names & {MANIFEST, OLD_MANIFEST, OLD_JOURNAL} or journals(names))
+    found = manifest_in(place)
+    as_new = names <= {MANIFEST, JOURNAL} and found is not None and not runs  # began, and made nothing
+    if resume or share != WHOLE:
+        if is_begun:
+            check_same(place, manifest, found, runs)
+            check_share(place, share, names, resume)
+            return
+    elif is_begun and not as_new:
+        raise InputError("-o", place.path, "a new folder", "--resume continues the sweep that is in it")
+    if names and not as_new:
+        raise InputError("-o", place.path, "a new or empty folder", f"it has {min(names)}")
+
+
+def check_same(place: Place, manifest: Manifest, found: Manifest | None, runs: set[str]) -> None:
+    """Raise InputError for a folder of other arguments. Lines without a manifest still name their run."""
+    if found and found["run"] != manifest["run"]:
         other = differing(found["arguments"], manifest["arguments"])
-        raise InputError("-o", path, "a folder that the same arguments began", f"these differ: {', '.join(other)}")
-    done = {}
-    for run, written in read_journal(path):
-        if run != manifest["run"]:
-            raise InputError("-o", path, "a folder that the same arguments began", "take a new folder")
-        whole = written.file == part_name(written.part, work.kind) and 0 <= written.part < len(work)
-        if whole and is_there(path, written):
-            done[written.part] = written
-            checked(written)
+        raise InputError("-o", place.path, SAME_ARGUMENTS, f"these differ: {', '.join(other)}")
+    if runs - {manifest["run"]} or place.names() & {OLD_MANIFEST, OLD_JOURNAL}:
+        raise InputError("-o", place.path, SAME_ARGUMENTS, "take a new folder")
+
+
+def check_share(place: Place, share: Share, names: set[str], resume: bool) -> None:
+    """Raise InputError for a share of another number than those of a folder, and for one that is there already."""
+    others = {one.of for name in names if (one := share_of(name, JOURNAL))} - {share.of}
+    if share != WHOLE and others:
+        raise InputError("--share", f"{share.number}/{share.of}", f"shares of {min(others)}, which this folder has")
+    if not resume and any(read_journal(place, share.named(JOURNAL))):
+        raise InputError("-o", place.path, "a folder without parts of this share", "--resume continues")
+
+
+def there(place: Place, manifest: Manifest, share: Share) -> dict[int, Written]:
+    """The parts of a share that an earlier run with the same arguments wrote, each checked by its hash."""
+    lines, done = lines_in(place, manifest["run"]), dict[int, Written]()
+    for part in share.parts(manifest["parts"]):
+        for written in lines.get(part, ()):
+            if written.file == part_name(part, manifest["format"]) and not fault_of(place, written):
+                done[part] = written
     return done
 
 
-def is_there(path: str, written: Written) -> bool:
-    """Whether the file of a part still has the bytes that were written."""
-    file = os.path.join(path, written.file)
-    whole = os.path.isfile(file) and os.path.getsize(file) == written.bytes
-    return whole and file_digest(file) == written.sha256
+def fault_of(place: Place, written: Written) -> str:
+    """What is wrong with a part: it is missing, or has not the bytes that were written. Empty if it is right."""
+    size = place.size(written.file)
+    if size is None:
+        return "missing"
+    if size != written.bytes:
+        return f"has {size} bytes, and was written with {written.bytes}"
+    with place.fetched(written.file) as file:
+        return "" if file_digest(file) == written.sha256 else "changed"
 
 
-def begin(path: str, manifest: Manifest, done: Mapping[int, Written]) -> None:
-    """Write the manifest, and lines for only those parts that are there."""
-    with written_whole(os.path.join(path, JOURNAL)) as temporary:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.writelines(line_of(done[part], manifest["run"]) for part in sorted(done))
-        keep(temporary)
-    write_manifest(path, manifest)
+# ---------------------------------------------------------------- the manifest
 
 
-def write_manifest(path: str, manifest: Manifest) -> None:
+def write_manifest(place: Place, manifest: Manifest) -> None:
     """Write the manifest, whole or not at all."""
-    with written_whole(os.path.join(path, MANIFEST)) as temporary:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(json.dumps(sealed(manifest), indent=1) + "\n")
-        keep(temporary)
-    keep(path)
+    place.write_text(MANIFEST, json.dumps(sealed(manifest), indent=1) + "\n")
 
 
-def read_manifest(path: str) -> Manifest:
-    """The manifest of a folder. Raises CheckError if it is damaged, InputError if there is none."""
-    file = os.path.join(path, MANIFEST)
-    found = manifest_in(path)
-    if found is None and not os.path.exists(file):
-        raise InputError("folder", path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}")
+def read_manifest(place: Place) -> Manifest:
+    """The manifest of a folder, also of one that iosim 0.2 wrote. Raises CheckError if it is damaged, InputError if
+    there is none."""
+    found = manifest_in(place)
+    if found is None and not place.names() & {MANIFEST, OLD_MANIFEST}:
+        raise InputError("folder", place.path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}")
     if found is None:
-        raise CheckError(f"{file} is damaged; the sweep's own command line with --resume writes it again")
+        raise CheckError(
+            f"the manifest of {place.path} is damaged; the sweep's own command line with --resume writes it again"
+        )
     return found
 
 
-def manifest_in(path: str) -> Manifest | None:
+def manifest_in(place: Place) -> Manifest | None:
     """The manifest of a folder; None if it is damaged, or if there is none."""
-    try:
-        with open(os.path.join(path, MANIFEST), encoding="utf-8", errors="replace") as text:
-            return cast("Manifest | None", opened_seal(text.read()))
-    except FileNotFoundError:
-        return None
+    text = place.text(MANIFEST)
+    if text is None:
+        text = place.text(OLD_MANIFEST)
+    return None if text is None else cast("Manifest | None", opened_seal(text))
 
 
 def sealed(values: Mapping[str, object]) -> dict[str, object]:
@@ -242,17 +268,36 @@ def opened_seal(text: str) -> dict[str, object] | None:
     return values if values and found == sealed(values) else None
 
 
+# ---------------------------------------------------------------- the lines of the parts
+
+
 def line_of(written: Written, run: str) -> str:
     """The line of a part."""
     return json.dumps(sealed({**written._asdict(), "run": run})) + "\n"
 
 
-def read_journal(path: str) -> Iterator[tuple[str, Written]]:
+def journals(names: Iterable[str]) -> list[str]:
+    """The files of lines among these names: that of a whole run, and those of shares."""
+    return sorted(name for name in names if name == JOURNAL or share_of(name, JOURNAL))
+
+
+def read_journal(place: Place, name: str) -> Iterator[tuple[str, Written]]:
     """(the run, a part) for each unchanged line. A part without such a line is counted again."""
-    try:
-        with open(os.path.join(path, JOURNAL), encoding="utf-8", errors="replace") as file:
-            for line in file:
-                if found := opened_seal(line):
-                    yield str(found.pop("run")), Written(**found)  # type: ignore[arg-type]
-    except FileNotFoundError:
-        return
+    for line in (place.text(name) or "").splitlines():
+        if (found := opened_seal(line)) and {*found} == {*Written._fields, "run"}:
+            yield str(found.pop("run")), Written(**found)  # type: ignore[arg-type]
+
+
+def lines_in(place: Place, run: str) -> dict[int, list[Written]]:
+    """What the lines of a run say of each part, the newest last. Two lines differ if a part was made again."""
+    found: dict[int, list[Written]] = {}
+    for name in journals(place.names()):
+        for whose, written in read_journal(place, name):
+            if whose == run:
+                found.setdefault(written.part, []).append(written)
+    return found
+
+
+def found_once(lines: Mapping[int, list[Written]]) -> dict[int, Written]:
+    """The parts about which all lines say the same."""
+    return {part: written[0] for part, written in lines.items() if len({*written}) == 1}

@@ -5,9 +5,7 @@ A part is identified by its number. Its rows follow from the grid, so no list of
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +13,11 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
-from ..files import written_whole
 from ..masks.user_file import folder_on_path
 from .identity import NO_INPUTS, Inputs, digest, modules_of
 from .own_options import COUNT
 from .pieces import Lines, write_lines, write_parquet
+from .place import Place, file_digest
 from .questions import Asked
 from .row_text import CSV, JSON, header, lines
 
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..counting.sweep_axes import Sweep
     from .pieces import Out
+    from .share import Share
 
     Piece: TypeAlias = Lines | pd.DataFrame
 
@@ -92,6 +91,11 @@ class Work:
         """The progress for some rows or chunks: the number of rows, or of grid points if the rows are not known."""
         return rows if self.what == COUNT else chunks
 
+    def steps_of_share(self, share: Share) -> int:
+        """The end of the progress of a share. Its parts are as large as all others, but for the last."""
+        parts = len(self)
+        return round(self.steps * len(share.parts(parts)) / parts)
+
     def __len__(self) -> int:
         return self.chunks.first_row(len(self.chunks) - 1) // self.rows_of_part + 1
 
@@ -142,12 +146,6 @@ def digests_of_python(file: str) -> list[str]:
     """The SHA-256 of a Python file, and of the modules beside it that it imports, by their names."""
     with folder_on_path(file):
         return [file_digest(file), *(digest(module.text) for module in modules_of({file: ()}))]
-
-
-def file_digest(path: str) -> str:
-    """The SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def part_name(part: int, kind: str) -> str:
@@ -214,27 +212,14 @@ def write(work: Work, out: Out, pieces: Iterable[Piece], advance: Callable[[int]
 class WritePart:
     """Writes a part to its file in a folder, whole or not at all."""
 
-    folder: str
+    place: Place
 
     def __call__(self, work: Work, part: int) -> Iterator[Written]:
         name = part_name(part, work.kind)
-        with written_whole(os.path.join(self.folder, name)) as temporary:
+        with self.place.written(name) as temporary:
             rows = write(work, temporary, make_pieces(work, part))
-            keep(temporary)
             size, sha256 = os.path.getsize(temporary), file_digest(temporary)
-        keep(self.folder)
         yield Written(part, name, rows, size, sha256)
-
-
-def keep(path: str) -> None:
-    """Force a file or a folder to disk now, so that it survives a reboot."""
-    if os.path.isdir(path) and sys.platform == "win32":  # Windows cannot open folders
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:

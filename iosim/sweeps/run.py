@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from ..units import parse_count
 from .executors import Processes, Serial, results
 from .folder import opened
 from .parts import Job, WritePart, make_pieces, write
+from .share import WHOLE, Share
 
 if TYPE_CHECKING:
     from ..progress import Meter
@@ -36,15 +36,18 @@ def executor_of(jobs: int | str | None, scheduler: str | None) -> Executor:
     return Dask(scheduler, None if jobs is None else count)
 
 
-def write_folder(work: Work, path: str, about: About, resume: bool, executor: Executor, meter: Meter) -> None:
-    """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
+def write_folder(
+    work: Work, path: str, about: About, resume: bool, executor: Executor, meter: Meter, share: Share = WHOLE
+) -> None:
+    """Write the parts of a sweep, or of a share of it, into a folder. With `resume`, those that an earlier run wrote
+    stay."""
 
     def steps(written: Written) -> int:
         return work.steps_of(written.rows, len(work.chunks_of(written.part)))
 
-    with opened(path, work, about, resume, lambda written: meter.skip(steps(written))) as folder:
-        job = Job(WritePart(os.path.abspath(path)), work)
-        with closing(results(executor, job, folder.missing(work), ordered=False)) as made:
+    with opened(path, work, about, resume, lambda written: meter.skip(steps(written)), share) as folder:
+        job = Job(WritePart(folder.place), work)
+        with closing(results(executor, job, folder.missing(), ordered=False)) as made:
             for written in made:
                 folder.record(written)
                 meter.advance(steps(written))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .executors import Later, Made
     from .parts import Job
+    from .place import Place
 
     Versions = Mapping[str, Mapping[str, object]]
     """What Dask says of a process: {"host": {...}, "packages": {name: version}}."""
@@ -80,7 +81,7 @@ class Dask(Executor):
         name, lost = f"iosim-{os.urandom(8).hex()}", False
         try:
             if isinstance(job.task, WritePart):
-                self.check_folder(job.task.folder)
+                self.check_folder(job.task.place)
             self.client.register_plugin(Begin(job), name=name)
             self.job_name = name
             yield
@@ -106,16 +107,14 @@ class Dask(Executor):
                 self.client.wait_for_workers(self.own_workers, SECONDS_TO_CONNECT)
         self.client.close()
 
-    def check_folder(self, folder: str) -> None:
+    def check_folder(self, place: Place) -> None:
         """Raise InputError if a worker cannot write into a folder of this machine."""
-        for worker, found in self.client.run(partial(probe, folder)).items():
-            path, why = found
-            if why or not os.path.exists(path):
-                why = why or "it writes to another disk"
-                raise InputError(
-                    "-o", folder, "a folder that all workers share and can write", f"worker {worker}: {why}"
-                )
-            os.unlink(path)
+        for worker, found in self.client.run(partial(probe, place)).items():
+            name, why = found
+            if why or place.size(name) is None:
+                allowed, why = "a folder that all workers share and can write", why or "it writes to another disk"
+                raise InputError("-o", place.path, allowed, f"worker {worker}: {why}")
+            place.remove(name)
 
 
 def check_packages(client: Versions, scheduler: Versions, workers: Mapping[str, Versions]) -> None:
@@ -198,17 +197,14 @@ def connected(address: str) -> distributed.Client:
         raise InputError("--scheduler", address, allowed, f"{brief(error)}; dask scheduler starts one") from None
 
 
-def probe(folder: str) -> tuple[str, str]:
+def probe(place: Place) -> tuple[str, str]:
     """(the file that a worker wrote into a folder, the reason if it could not)."""
-    import os
-
-    path = os.path.join(folder, f"part-0.probe.{os.urandom(4).hex()}.part")
+    name = f"_part-0.probe.{os.urandom(4).hex()}.part"
     try:
-        with open(path, "x") as file:
-            file.write(path)
-    except OSError as error:
-        return path, error.strerror or str(error)
-    return path, ""
+        place.write_text(name, name)
+    except InputError as error:
+        return name, error.hint
+    return name, ""
 
 
 def brief(error: Exception) -> str:

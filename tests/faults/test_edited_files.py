@@ -23,6 +23,7 @@ from iosim.sweeps.executors import Processes, Serial, results
 from iosim.sweeps.folder import read_manifest, write_manifest
 from iosim.sweeps.identity import CARRIED, inputs_of
 from iosim.sweeps.parts import Job, Work
+from iosim.sweeps.place import place_of
 
 ROOFLINE = ("sweep", "--what", "roofline", "--N", "64:1024:+64", "--d", 8, "--schedule", "flash1", "--part-rows", 4)
 OWN = """
@@ -84,11 +85,11 @@ def edit(file, old, new):
 
 def first_part_only(folder):
     """A folder as a run leaves it that is killed after its first part."""
-    manifest, journal = read_manifest(str(folder)), next(iter(folder.glob("*parts.jsonl")))
+    manifest, journal = read_manifest(place_of(str(folder))), next(iter(folder.glob("_parts.jsonl")))
     lines = journal.read_text().splitlines(True)
     assert len(lines) > 1
     journal.write_text(lines[0])
-    write_manifest(str(folder), {**manifest, "complete": False, "files": []})
+    write_manifest(place_of(str(folder)), {**manifest, "complete": False, "files": []})
 
 
 def test_an_edited_hardware_file_is_another_argument(iosim, gpu, tmp_path):

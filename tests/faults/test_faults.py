@@ -238,7 +238,7 @@ def corrupted(place, chance):
     folder = in_the_middle(place) if chance.random() < 0.5 else None
     if folder is None:
         done(place, *PARTS, "-o", f"{place}/sweep/")
-    file = place / "sweep" / chance.choice(["manifest.json", "parts.jsonl"])
+    file = place / "sweep" / chance.choice(["_manifest.json", "_parts.jsonl"])
     if file.exists() and file.stat().st_size:
         chance.choice([cut, flipped, lambda file, chance: file.unlink()])(file, chance)
     code, said = Run(place, "gather", place / "sweep", "-o", place / "early.csv").end()
@@ -259,7 +259,7 @@ FAULTS = {
     "SIGKILL of a worker of Dask": (5, killed_dask_worker),
     "SIGKILL of Dask's scheduler": (5, killed_scheduler),
     "a part cut short, or a byte changed": (20, cut_part),
-    "manifest or `parts.jsonl` cut short, changed or gone": (20, corrupted),
+    "manifest or `_parts.jsonl` cut short, changed or gone": (20, corrupted),
 }
 
 # ---------------------------------------------------------------- what they use

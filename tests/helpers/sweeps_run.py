@@ -32,7 +32,7 @@ def gathered(iosim, folder, tmp_path):
 def begun(folder, *more, **settings):
     """A process that runs LONG into a folder, in the middle: after a part that is counted as done."""
     process = run(*LONG, *SMALLEST, *more, "-o", f"{folder}/", **settings)
-    journal = folder / "parts.jsonl"
+    journal = folder / "_parts.jsonl"
     until(lambda: process.poll() is not None or (journal.exists() and journal.read_text().count("\n") > 1))
     assert process.poll() is None
     return process

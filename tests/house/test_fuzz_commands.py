@@ -66,6 +66,7 @@ POOLS = {
     "--what": (["count", "tune", "cache", "check", "roofline"], ["", "counts", "count,tune"]),
     "--scheduler": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], fuzz.BAD_NUMBERS),
+    "--share": (["1/1", "2/3"], ["", "0/3", "4/3", "a/b", "1"]),
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),

@@ -19,6 +19,7 @@ from iosim import __version__
 from iosim.commands.cli import main
 from iosim.counting import sweep as counted
 from iosim.sweeps.folder import read_manifest, write_manifest
+from iosim.sweeps.place import place_of
 
 PARTS = (*GRID, "--part-rows", 1)  # as small as parts can be: a chunk
 CHUNK_ROWS = 1000
@@ -53,20 +54,20 @@ def begun(swept, tmp_path):
     """A folder with the first of the parts, as a run leaves it that is killed between two parts."""
     folder = tmp_path / "sweep"
     shutil.copytree(swept[1], folder)
-    lines = (folder / "parts.jsonl").read_text().splitlines(True)
+    lines = (folder / "_parts.jsonl").read_text().splitlines(True)
     assert len(lines) > 1
     for line in lines[1:]:
         (folder / json.loads(line)["file"]).unlink()
-    (folder / "parts.jsonl").write_text(lines[0])
-    manifest = read_manifest(str(folder))
-    write_manifest(str(folder), {**manifest, "complete": False, "files": []})
+    (folder / "_parts.jsonl").write_text(lines[0])
+    manifest = read_manifest(place_of(str(folder)))
+    write_manifest(place_of(str(folder)), {**manifest, "complete": False, "files": []})
     return folder
 
 
 def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
     folder = tmp_path / "sweep"
     assert iosim(*PARTS, "-o", f"{folder}/").exit_code == 0
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "_manifest.json").read_text())
     assert manifest["complete"] and manifest["iosim"] == __version__ and manifest["argv"] == sys.argv[1:]
     assert manifest["arguments"]["N"] == [*range(64, 1025, 64)] and "M" in manifest["conventions"]
     assert manifest["rows"] == sum(file["rows"] for file in manifest["files"]) == whole.count(b"\n") - 1
@@ -83,19 +84,19 @@ def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
 def test_a_folder_without_a_part_is_as_good_as_new(iosim, begun, tmp_path, whole):
     """A run that ended before its first part leaves a manifest. One of another program stays."""
     (begun / "part-00000000.csv").unlink()
-    lines = (begun / "parts.jsonl").read_text()
+    lines = (begun / "_parts.jsonl").read_text()
     result = iosim(*PARTS, "-o", begun)
     assert result.exit_code == 2 and "--resume continues" in result.stderr, "a line says that a part was there"
-    (begun / "parts.jsonl").write_text("")
+    (begun / "_parts.jsonl").write_text("")
     assert iosim(*PARTS, "-o", f"{begun}/").exit_code == 0
-    assert gathered(iosim, begun, tmp_path) == whole and (begun / "parts.jsonl").read_text().startswith(lines)
+    assert gathered(iosim, begun, tmp_path) == whole and (begun / "_parts.jsonl").read_text().startswith(lines)
     other = tmp_path / "other"
     other.mkdir()
-    for names in (["manifest.json"], ["manifest.json", "parts.jsonl"]):
+    for names in (["_manifest.json"], ["_manifest.json", "_parts.jsonl"]):
         for name in names:
-            (other / name).write_text('{"of": "another program"}' if name == "manifest.json" else "")
+            (other / name).write_text('{"of": "another program"}' if name == "_manifest.json" else "")
         assert iosim(*PARTS, "-o", f"{other}/").exit_code == 2
-        assert (other / "manifest.json").read_text() == '{"of": "another program"}'
+        assert (other / "_manifest.json").read_text() == '{"of": "another program"}'
 
 
 def test_an_option_that_differs_is_named(iosim, begun):
@@ -113,7 +114,7 @@ def test_a_sweep_continues_with_the_parts_that_are_there(iosim, begun, tmp_path,
 
 def torn(folder):
     """The disk was full, or the machine stopped, while a line was written."""
-    with open(folder / "parts.jsonl", "a") as file:
+    with open(folder / "_parts.jsonl", "a") as file:
         file.write('{"part": 1, "file": "part-000')
 
 
@@ -134,24 +135,24 @@ def gone(folder):
 
 
 def no_lines(folder):
-    (folder / "parts.jsonl").unlink()
+    (folder / "_parts.jsonl").unlink()
 
 
 def wild_lines(folder):
-    text = (folder / "parts.jsonl").read_text()
+    text = (folder / "_parts.jsonl").read_text()
     found = json.loads(text)
     lines = ["[]", "\0\0", "{}", *(json.dumps({**found, "part": k}) for k in ("0", -1, 10**9, 1)), text]
-    (folder / "parts.jsonl").write_text("\n".join(lines))
+    (folder / "_parts.jsonl").write_text("\n".join(lines))
 
 
 def torn_manifest(folder):
-    (folder / "manifest.json").write_text('{"schema": 1, "ru')
+    (folder / "_manifest.json").write_text('{"schema": 1, "ru')
 
 
 def unfinished(folder):
     """Files of a killed process."""
-    (folder / "part-00000001.csv.77-abcd.part").write_text("N,Nk")
-    (folder / "manifest.json.77-abcd.part").write_text("{")
+    (folder / "_part-00000001.csv.77-abcd.part").write_text("N,Nk")
+    (folder / "_manifest.json.77-abcd.part").write_text("{")
 
 
 @pytest.mark.parametrize("fault", [torn, short, changed, gone, no_lines, wild_lines, torn_manifest, unfinished])
@@ -221,7 +222,7 @@ def test_parts_are_not_written_over(iosim, begun, tmp_path):
     for more in ((), ("--resume",)):
         result = iosim(*PARTS, *more, "-o", f"{tmp_path}/mine/")
         assert result.exit_code == 2 and "notes.txt" in result.stderr
-        assert {file.name for file in (tmp_path / "mine").iterdir()} <= {"notes.txt", "lock"}
+        assert {file.name for file in (tmp_path / "mine").iterdir()} <= {"notes.txt", "_lock"}
 
 
 @pytest.mark.parametrize("option", [("--resume",), ("--part-rows", 7)])
@@ -234,7 +235,7 @@ def test_options_of_folders_need_one(option, iosim, tmp_path):
 def test_two_runs_do_not_share_a_folder(iosim, begun, tmp_path):
     """The lock is held by another process, and goes when that process is killed."""
     code = "import fcntl,sys,time; f=open(sys.argv[1],'a'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); time.sleep(60)"
-    other = subprocess.Popen([sys.executable, "-c", code, begun / "lock"], stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen([sys.executable, "-c", code, begun / "_lock"], stdout=subprocess.PIPE, text=True)
     assert other.stdout.readline() == "held\n"
     result = iosim(*PARTS, "--resume", "-o", begun)
     assert result.exit_code == 2 and "no other run" in result.stderr
@@ -250,7 +251,7 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     folder = tmp_path / "sweep"
     first = run(*LARGE, "-o", f"{folder}/", "--jobs", 2 if number == signal.SIGTERM else 1)
     until = time.monotonic() + 60
-    while not (folder / "parts.jsonl").exists() and time.monotonic() < until:
+    while not (folder / "_parts.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.01)
     os.kill(first.pid, number)
     _, said = first.communicate(timeout=60)
@@ -262,12 +263,12 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
 
 def test_a_run_that_ended_before_its_first_file_continues(iosim, tmp_path):
     (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "parts.jsonl.77-abcd.part").touch()
+    (tmp_path / "sweep" / "_parts.jsonl.77-abcd.part").touch()
     assert iosim(*PARTS, "--resume", "-o", f"{tmp_path}/sweep/").exit_code == 0
 
 
 def test_a_run_that_ended_before_its_manifest_continues(iosim, begun, tmp_path, whole):
-    (begun / "manifest.json").unlink()
+    (begun / "_manifest.json").unlink()
     result = iosim(*PARTS, "--resume", "-o", begun)
     assert result.exit_code == 0, result.output
     assert gathered(iosim, begun, tmp_path) == whole

@@ -102,7 +102,7 @@ def test_parts_and_processes_write_the_same(small, iosim, tmp_path):
     result = iosim(*small, "--part-rows", 7, *jobs, "-o", f"{folder}/")
     assert result.exit_code == 0, result.output
     assert gathered(iosim, folder, tmp_path) == whole
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = json.loads((folder / "_manifest.json").read_text())
     assert manifest["rows"] == len(whole.splitlines()) - 1 and len(manifest["files"]) > 2
     assert manifest["arguments"]["what"] == small[2]
     (folder / "part-00000001.csv").unlink()
