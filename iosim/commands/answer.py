@@ -76,18 +76,20 @@ def say(notes: Iterable[str]) -> None:
             click.echo("\n".join(lines), err=True)
 
 
-def answer_all(parts: Sequence[Part], output: Output, above: Pieces = ()) -> None:
+def answer_all(
+    parts: Sequence[Part], output: Output, above: Pieces = (), more: Mapping[str, object] | None = None
+) -> None:
     """Write the answers to one or several questions in the form asked for, and their notes to stderr.
 
     Several answers are a list `answers` in JSON, and follow each other in CSV. Each has its label. In text they stand
-    below the pieces `above`.
+    below the pieces `above`. JSON also has the keys of `more`.
     """
     from .. import grid, tables
 
     if output.as_json and output.as_csv:
         raise InputError("--json", "--csv as well", "one of the two")
     if output.as_json:
-        emit(tables.to_json(json_of(parts), sys.argv[1:]), output.path)
+        emit(tables.to_json({**json_of(parts), **(more or {})}, sys.argv[1:]), output.path)
     elif output.as_csv:
         rows = table_of(parts)
         emit(tables.to_csv(rows.to_rows(), tuple(rows.types())), output.path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from ..core.problem import Attention
     from ..kernels.explain import Explained, Question
+    from ..kernels.launches import Answers, Refused
     from ..kernels.read.launch_texts import LaunchTexts
     from ..kernels.walk.log import Log
     from ..tracing.event_file import Emit
@@ -102,6 +105,10 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     FILE is a Python file with kernels, or a TOML file with launches (keys file, kernel, grid, warps, stages; tables arg
     and const).
 
+    Of FILE only that is run which the kernel names: constants, functions, configurations and heuristics. If FILE's text
+    does not show the kernel, FILE is run. --script runs the whole script; its launches are caught, and do not run. The
+    exit code is 1 if a launch has no answer; the others are answered.
+
     Example: iosim explain kernels.py --kernel attention --grid "cdiv(N, BM), H" --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D]
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
@@ -117,40 +124,45 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     question = Question(asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, log)
     own = launch.texts
     with under_way() as tell:
-        launches, answers, refused = explained(script, own, question, tell)
-    say(refused)
+        launches, found = explained(script, own, question, tell)
+    answers = found.found
+    say([*found.notes, *map(str, found.refused)])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts = [part_of(answer) for answer in answers]
     ranked = asked.tune and launches == 1 and len(answers) > 1
-    answer_all(parts, output, above=[ranking(answers), ""] if ranked else [])
+    answer_all(parts, output, above=[ranking(answers), ""] if ranked else [], more=refusals(found.refused))
+    if found.refused:
+        sys.exit(1)
+
+
+def refusals(refused: list[Refused]) -> dict[str, object]:
+    """The key of the JSON with the launches that have no answer; nothing if all have one."""
+    return {"refused": [asdict(one) for one in refused]} if refused else {}
 
 
 def explained(
     script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
-) -> tuple[int, list[Explained], list[str]]:
-    """(the number of launches in FILE, the answers, messages about what has no answer). A script counts as none."""
-    from ..kernels.launches import launch_answers, script_answers
+) -> tuple[int, Answers]:
+    """(the number of launches in FILE, the answers). A script counts as none."""
+    from ..kernels.launches import Answers, launch_answers, script_answers
     from ..kernels.read.launch_texts import launches_of_file
 
     if script is not None:
         if own.file or own.grid is not None or own.arg or own.const:
             raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
         tell(f"explaining the launches of {script}")
-        return 0, *script_answers(script, own.kernel, question)
+        return 0, script_answers(script, own.kernel, question)
     if not own.file:
         raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
     launches = [own.over(one) for one in launches_of_file(own.file)] if own.file.endswith(".toml") else [own]
     if question.log is not None and len(launches) > 1:
         raise InputError("--trace", f"{len(launches)} launches", "one launch")
-    answers: list[Explained] = []
-    refused: list[str] = []
+    answers = Answers()
     for number, launch in enumerate(launches, 1):
         tell(f"explaining launch {number} of {len(launches)}")
-        found, more = launch_answers(launch, question)
-        answers += found
-        refused += more
-    return len(launches), answers, refused
+        answers.add(launch_answers(launch, question))
+    return len(launches), answers
 
 
 def part_of(answer: Explained) -> Part:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -24,8 +24,36 @@ if TYPE_CHECKING:
     from ..answer import Columns, Type
 
 
-def launch_answers(texts: LaunchTexts, question: Question) -> tuple[list[Explained], list[str]]:
-    """(answers for a launch, messages about configurations without one). Several configurations are ranked."""
+@dataclass(frozen=True)
+class Refused:
+    """A launch without an answer, or the end of a script before its last line."""
+
+    kernel: str | None
+    place: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.why}"
+
+
+@dataclass
+class Answers:
+    """The answers for launches, and what is said beside them."""
+
+    found: list[Explained] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    """The launches without an answer."""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, more: Answers) -> None:
+        """Add other answers at the end."""
+        self.found += more.found
+        self.refused += more.refused
+        self.notes += [note for note in more.notes if note not in self.notes]
+
+
+def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
+    """The answers for a launch. Several configurations are ranked."""
     check_file(texts.file)
     if texts.grid is None:
         raise InputError("--grid", "nothing", "the number of programs on each axis", f"as {GRID_EXAMPLE}")
@@ -38,7 +66,8 @@ def launch_answers(texts: LaunchTexts, question: Question) -> tuple[list[Explain
         grid = grid_of_text(texts.grid or "", texts, kernel, kernel.completed(given, chosen))
         return explained(KernelLaunch(kernel, grid, given, num_warps, num_stages), chosen, question)
 
-    return answered(wanted(kernel, given, question.tune), answer)
+    found, failed = answered(wanted(kernel, given, question.tune), answer)
+    return Answers(found, [], [*kernel.left_out, *failed])
 
 
 def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[str, Value]) -> tuple[int, int, int]:
@@ -78,29 +107,37 @@ def answered(
     return ranked(found), [str(error) for error in refused]
 
 
-def script_answers(file: str, name: str | None, question: Question) -> tuple[list[Explained], list[str]]:
-    """(answers for the launches of a script, messages about launches without one). Equal launches have one answer."""
+def script_answers(file: str, name: str | None, question: Question) -> Answers:
+    """The answers for the launches of a script. Equal launches have one answer."""
     caught, early = caught_launches(file, capability(question.target))
-    refused = [f"{file} ended early, {early}{without_pytorch(file)}"] if early else []
+    answers = Answers()
+    if early:
+        answers.refused.append(Refused(None, file, f"ended early, {early}{without_pytorch(file)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
         if name in (None, launch.kernel.name):
             kept.setdefault(launch.key, []).append(launch)
-    found: list[Explained] = []
-    for first, *others in kept.values():
-        try:
-            first.check()
-            choices = wanted(first.kernel, first.arguments, question.tune)
-            new, failed = answered(choices, partial(explained, first, question=question))
-            found += [replace(a, place=first.line, launches=1 + len(others)) for a in new]
-            refused += [f"{first.quoted}: {error}" for error in failed]
-        except InputError as error:
-            refused.append(f"{first.quoted}: {error}")
-    if not found:
+    for same in kept.values():
+        answers.add(launch_of_script(same, question))
+    if not answers.found:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
-        raise InputError(refused[0] if refused else f"--script {file}", f"launches of {names}, and no answer", allowed)
-    return found, refused
+        where = str(answers.refused[0]) if answers.refused else f"--script {file}"
+        raise InputError(where, f"launches of {names}, and no answer", allowed)
+    return answers
+
+
+def launch_of_script(same: list[Caught], question: Question) -> Answers:
+    """The answers for equal launches of a script, or why there is none."""
+    first = same[0]
+    try:
+        first.check()
+        choices = wanted(first.kernel, first.arguments, question.tune)
+        found, failed = answered(choices, partial(explained, first, question=question))
+    except InputError as error:
+        return Answers([], [Refused(first.kernel.name, first.quoted, str(error))])
+    found = [replace(a, place=first.line, launches=len(same)) for a in found]
+    return Answers(found, [], [f"{first.quoted}: {error}" for error in failed])
 
 
 # ---------------------------------------------------------------- configurations, best first

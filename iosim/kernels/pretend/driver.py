@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 SEEN = {  # properties that files of kernels ask for, with the values of an H100
     "multiprocessor_count": 132,
@@ -64,11 +64,18 @@ class Driver:
 @contextmanager
 def absent_gpu(capability: int = 90) -> Iterator[None]:
     """A context in which Triton sees a GPU of this capability, with properties, that runs nothing."""
+    from unittest import mock
+
+    from triton.backends import backends
     from triton.runtime import driver
 
     before = driver._active
     driver.set_active(Driver(capability))
-    try:
-        yield
-    finally:
-        driver._active = before
+    with ExitStack() as stack:
+        for name, backend in backends.items():
+            there = name == "nvidia"
+            stack.enter_context(mock.patch.object(backend.driver, "is_active", lambda there=there: there))
+        try:
+            yield
+        finally:
+            driver._active = before

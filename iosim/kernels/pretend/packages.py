@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
+OWN = str(Path(__file__).parents[1])  # iosim's files, which import in the name of the user's
+
 
 class Anything:
     """A stand-in for any object of a missing package. It can be called and subclassed, and has every attribute."""
@@ -117,7 +119,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def importer() -> str:
     """The file whose import statement is running."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and "importlib" in frame.f_code.co_filename:
+    while frame.f_back is not None and ("importlib" in frame.f_code.co_filename or OWN in frame.f_code.co_filename):
         frame = frame.f_back
     return frame.f_code.co_filename
 

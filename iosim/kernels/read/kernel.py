@@ -37,18 +37,18 @@ class Configuration:
 class Kernel:
     """A function of `@triton.jit`, with the configurations and heuristics of its other decorators."""
 
-    def __init__(self, found: object) -> None:
+    def __init__(self, found: object, left_out: tuple[str, ...] = ()) -> None:
         require_triton()
         from triton.runtime.autotuner import Autotuner, Heuristics
-        from triton.runtime.jit import JITFunction
+        from triton.runtime.jit import JITFunction, KernelInterface
 
-        self.found = found
+        self.found, self.left_out = found, left_out
         self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
         self.configurations: list[Configuration] = []
-        while isinstance(found, Autotuner | Heuristics):
+        while isinstance(found, KernelInterface) and hasattr(found, "fn") and not isinstance(found, JITFunction):
             if isinstance(found, Heuristics):
                 self.heuristics = {**found.values, **self.heuristics}
-            else:
+            elif isinstance(found, Autotuner):
                 self.configurations = [Configuration(c.kwargs, c.num_warps, c.num_stages) for c in found.configs]
             found = found.fn
         if not isinstance(found, JITFunction):

@@ -11,7 +11,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +19,14 @@ from types import ModuleType
 
 from ...errors import InputError, IosimError, suggestion
 from ..pretend.driver import absent_gpu
-from ..pretend.packages import stand_ins
+from ..pretend.packages import StandIn, stand_ins
 from ..pretend.tensors import pretended_tensors
 from ..walk.launch import Tensor, Value
 from ..walk.places import Fault, place
 from .arguments import as_tensor
-from .kernel import Kernel, KernelLaunch, require_triton
+from .faults import fault
+from .kernel import Kernel, KernelLaunch, called, require_triton
+from .source import Sources, top_of
 
 # ---------------------------------------------------------------- the kernels of a file
 
@@ -32,17 +34,32 @@ from .kernel import Kernel, KernelLaunch, require_triton
 def kernel_of(file: str, name: str | None) -> Kernel:
     """The kernel of a file by its name; without a name, the only kernel."""
     require_triton()
-    functions, failed = functions_of_file(file)
-    names = list(functions)
+    read = KernelFile(file)
+    names = read.names
+    if name is None and len(names) == 1:
+        name = names[0]
+    if name is None and names:
+        raise InputError("--kernel", "nothing", ", ".join(names))
+    found = None if name is None else read.kernel(name)
+    if found is not None:
+        return Kernel(found, tuple(read.left_out))
+    return kernel_of_run(read, name)
+
+
+def kernel_of_run(read: KernelFile, name: str | None) -> Kernel:
+    """The kernel of a file that is run, since its text does not show the kernel."""
+    functions, failed = functions_of_run(read.file)
+    names = list(functions) or read.names
+    failed = [*read.failed, *(f"{read.file}, {what}" for what in failed)]
     if failed and not names:
-        raise Fault(file, failed[0], "a file that can be run")
+        raise Fault(read.file, failed[0].removeprefix(f"{read.file}, "), "a file that can be run")
     if not names:
-        raise InputError(file, "no kernel", "a file with functions of @triton.jit")
+        raise InputError(read.file, "no kernel", "a file with functions of @triton.jit", read.elsewhere(name))
     if name is None and len(names) > 1:
         raise InputError("--kernel", "nothing", ", ".join(names))
     name = names[0] if name is None else name
     if name not in functions:
-        hints = [near_kernel(functions, suggestion(name, names)), *(f"{file}, {what}" for what in failed[:1])]
+        hints = [near_kernel(functions, suggestion(name, names)), read.elsewhere(name), *failed[:1]]
         raise Fault("--kernel", name, ", ".join(names), "; ".join(hint for hint in hints if hint))
     return Kernel(functions[name])
 
@@ -54,14 +71,76 @@ def near_kernel(functions: Mapping[str, object], hint: str) -> str:
 
 
 def functions_of_file(file: str) -> tuple[dict[str, object], list[str]]:
-    """(the kernels of a file by name, the errors of statements that could not be run).
+    """(the kernels of a file by name, the errors of what they need and could not be run).
 
-    Kernels are functions of `@triton.jit`, tuned ones included, in the order of the file.
+    Kernels are functions of `@triton.jit`, tuned ones included, in the order of the file. If the file's text shows
+    none, the file is run.
     """
+    read = KernelFile(file)
+    found = {name: kernel for name in read.names if (kernel := read.kernel(name)) is not None}
+    return (found, read.failed) if found else functions_of_run(file)
+
+
+def functions_of_run(file: str) -> tuple[dict[str, object], list[str]]:
+    """(the kernels of a file that is run, the errors of statements that could not be run)."""
     from triton.runtime.jit import KernelInterface
 
     module, failed = run_file(file)
     return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}, failed
+
+
+class KernelFile:
+    """The kernels of a file, read from its syntax tree. Only what they name is run, and sees a GPU."""
+
+    def __init__(self, file: str) -> None:
+        check_file(file)
+        self.file, path = file, Path(file).resolve()
+        try:
+            self.sources = Sources(path, self.pretend_tensors)
+        except SyntaxError as error:
+            raise Fault(file, fault(error, path), "a file that can be run") from None
+        self.source = self.sources.first
+        self.names = self.source.kernels()
+        self.pretended = False
+
+    def pretend_tensors(self) -> None:
+        """Pretend tensors and a GPU once PyTorch is imported."""
+        if not self.pretended and "torch" in sys.modules and not isinstance(sys.modules["torch"], StandIn):
+            self.pretended = True
+            self.stack.enter_context(pretended_tensors())
+
+    def kernel(self, name: str) -> object | None:
+        """The kernel of this name; None if the text does not show it, or if what it needs cannot be run."""
+        from triton.runtime.jit import KernelInterface
+
+        own = self.source.name.partition(".")[0]
+        self.pretended = False
+        with ExitStack() as self.stack:
+            for each in (stand_ins(own, self.sources.top), absent_gpu(), self.sources, redirect_stdout(sys.stderr)):
+                self.stack.enter_context(each)
+            with suppress(AttributeError):
+                found = self.source.value(name)
+                if isinstance(found, KernelInterface):
+                    with suppress(InputError):  # the interpreter's functions call nothing
+                        list(called(Kernel(found).function))  # what it calls in other files is read here as well
+                    return found
+        return None
+
+    @property
+    def failed(self) -> list[str]:
+        """The errors of statements that a kernel needs and that could not be run."""
+        return [text.removeprefix(f"{self.file}, ") for text in self.sources.failed]
+
+    @property
+    def left_out(self) -> list[str]:
+        """The decorators that were left out."""
+        return self.sources.left_out
+
+    def elsewhere(self, name: str | None) -> str:
+        """A hint if a kernel is made inside a function."""
+        inside = self.source.inside()
+        line = inside.get(name or next(iter(inside), ""))
+        return f"line {line} makes it inside a function: give a script that launches it (--script)" if line else ""
 
 
 def check_file(file: str) -> None:
@@ -76,9 +155,7 @@ def run_file(file: str) -> tuple[ModuleType, list[str]]:
     """(the module of a file, under the name of its package if it is inside one; errors of statements)."""
     check_file(file)
     path = Path(file).resolve()
-    top = path.parent
-    while (top / "__init__.py").exists():
-        top = top.parent
+    top = top_of(path)
     name = ".".join(path.relative_to(top).with_suffix("").parts)
     own = name.partition(".")[0]
     try:
@@ -92,7 +169,7 @@ def run_file(file: str) -> tuple[ModuleType, list[str]]:
             return module, run_statements(path, module)
     except IosimError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Fault(file, fault(error, path), "a file that can be run") from None
 
 
@@ -120,21 +197,9 @@ def run_statements(path: Path, module: ModuleType) -> list[str]:
         try:
             with redirect_stdout(sys.stderr):
                 exec(compile(ast.Module([statement], []), str(path), "exec", flags, True), vars(module))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failed.append(fault(error, path))
     return failed
-
-
-def fault(error: Exception, path: Path) -> str:
-    """An error with the line of the user's file."""
-    import linecache
-    import traceback
-
-    if isinstance(error, SyntaxError):
-        return f"line {error.lineno} `{(error.text or '').strip()}`: {error.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    where = f"line {lines[-1]} `{linecache.getline(str(path), lines[-1] or 0).strip()}`: " if lines else ""
-    return f"{where}{type(error).__name__}: {error}"
 
 
 # ---------------------------------------------------------------- the launches of a script
