@@ -17,6 +17,7 @@ _WHERE = {
     "tune": "tuning.least",
     "curve": "tuning.least",
     "least_M": "tuning.inverse",
+    "batch": "batches.answer",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossover",
     "fastest": "studies.fastest",
@@ -38,6 +39,7 @@ _WHERE = {
     "Curve": "tuning.every_M",
     "AtMost": "tuning.inverse",
     "WithinFloor": "tuning.inverse",
+    "Batched": "batches.answer",
     "Bounds": "tuning.proven",
     "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
@@ -67,6 +69,8 @@ __all__ = ["__version__", *_WHERE]
 
 if TYPE_CHECKING:  # the same names, for type checkers
     from .answer import Table as Table
+    from .batches.answer import Batched as Batched
+    from .batches.answer import batch as batch
     from .core.folded import Folded as Folded
     from .core.machine import Machine as Machine
     from .core.numeric import Numeric as Numeric

@@ -25,6 +25,7 @@ COMMANDS = {
     "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
     "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
     "gather": "The parts of a sweep in a folder, as one file.",
+    "batch": "What one step of a server moves: a batch of unequal requests, by ways to run it.",
     "bounds": "Proven statements about the least traffic.",
     "mask": "A picture of a mask, its density and its tile counts.",
     "schedules": "All schedules: source, formula, state and options of each.",

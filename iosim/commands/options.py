@@ -243,9 +243,13 @@ def rows(*some: Row) -> Decorator:
 
 
 size_options = rows(*(row for row in (*SIZES, *TYPES, *CACHE) if row.name != "N"))
-problem_options = options(
-    rows(*SIZES, *TYPES, *CACHE, *MASKS), flag_option("--causal", "Short for --mask causal.", PROBLEM)
-)
+causal_option = flag_option("--causal", "Short for --mask causal.", PROBLEM)
+problem_options = options(rows(*SIZES, *TYPES, *CACHE, *MASKS), causal_option)
+
+
+def problem_options_without(*names: str) -> Decorator:
+    """The options of a problem without some, for commands that find these sizes elsewhere."""
+    return options(rows(*(row for row in (*SIZES, *TYPES, *CACHE, *MASKS) if row.name not in names)), causal_option)
 
 
 def size_option(more: str = "", kind: Kind = SIZE) -> Decorator:

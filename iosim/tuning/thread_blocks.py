@@ -49,10 +49,10 @@ def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling) -> int: ...
 
 
 @overload
-def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size: ...
+def blocks(schedule: ScheduleLike, p: Attention[Size], tiling: Tiling[Size]) -> Size: ...
 
 
-def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling[Size]) -> Size:
+def blocks(schedule: ScheduleLike, p: Attention[Size], tiling: Tiling[Size]) -> Size:
     """The number of independent blocks over all heads and batches. Sizes may be arrays.
 
     It is the smallest number of any launch that moves at least a tenth of all words. If no launch does, it is the

@@ -151,7 +151,7 @@ def test_options_may_stand_before_the_command(line, iosim, tmp_path):
 
 def test_a_line_without_a_command(iosim):
     done = iosim("--N", 64)
-    assert done.exit_code == 2 and "command: found '--N'; allowed: bounds, " in done.stderr
+    assert done.exit_code == 2 and "command: found '--N'; allowed: batch, bounds, " in done.stderr
     assert "as in iosim count --N 8192 --d 128 --M 100KB" in done.stderr
     assert "did you mean '--help'?" in iosim("--halp").stderr
 

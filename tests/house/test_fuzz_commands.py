@@ -67,6 +67,13 @@ POOLS = {
     "--scheduler": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], fuzz.BAD_NUMBERS),
     "--share": (["1/1", "2/3"], ["", "0/3", "4/3", "a/b", "1"]),
+    "--requests": (
+        ["1:40", "2 * 1:30, 9:9", "3:8,1:100"],
+        ["", ",", "1", "9:3", "0:1", "x:y", "1:2:3", "2*", "/no/such.csv", "\0.csv", "99999999999:1", "*1:2"],
+    ),
+    "--way": (["repeat", "pack", "split,paged", "decode"], ["", "packs", "cascade", ","]),
+    "--chunk": (["1", "4,16"], fuzz.BAD_NUMBERS),
+    "--layers": (["1", "80"], fuzz.BAD_NUMBERS),
     "--splits": (["1", "3", "100"], fuzz.BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], fuzz.BAD_NUMBERS),
@@ -123,6 +130,7 @@ PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
 OFTEN = {
     "explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0},
     "roofline": {"--hardware": 0.9, "--M": 0.1},
+    "batch": {"--requests": 0.95},
     "plot": {"-o": 0.95},
     "mask": {"--mask": 0.1},
 }

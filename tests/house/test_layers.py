@@ -36,7 +36,8 @@ PACKAGES = {
     "kernels": COUNTED | {"predict", "gpu"},
     "calibrate": COUNTED | {"cuda", "predict", "gpu"},
     "sweeps": COUNTED | {"tuning", "tracing", "studies"},
-    "pictures": COUNTED | {"tuning", "tracing", "studies"},
+    "batches": COUNTED | {"tuning", "sweeps"},
+    "pictures": COUNTED | {"tuning", "tracing", "studies", "batches"},
 }
 # Folders inside a package, in the same way. The files of the package itself may import all of its folders.
 FOLDERS = {"kernels": {"pretend": set(), "walk": set(), "read": {"pretend", "walk"}}}

@@ -10,7 +10,7 @@ from paths import ROOT
 MAP = ROOT / "docs" / "map.md"
 PACKAGES = ("core", "masks", "steps", "oracles", "search", "schedules", "counting", "tuning", "tracing", "cuda",
             "predict", "distributed", "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "kernels/read", "kernels/pretend", "kernels/walk", "calibrate", "sweeps",
-            "pictures", "commands")  # fmt: skip
+            "batches", "pictures", "commands")  # fmt: skip
 HEAD = """# Where things are
 
 This page lists every file of `iosim/`. Each folder is a Python package. The packages are in reading order: a package

@@ -52,6 +52,12 @@ EXAMPLES = {
         f"{SIZES} --M 4KB,8KB",
         f"{SIZES} --hardware h100,t4",
     ],
+    "batch": [
+        "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal",
+        "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal --M 4KB --detail --chunk 4",
+        "--requests 1:40 --d 8 --M 4KB,8KB --latent --dv 4 --mask strided:3",
+        "--requests 3:40 --d 8 --M 100 --tiles 64x64",
+    ],
     "bounds": [f"{SIZES} --M 4KB", SIZES, f"{SIZES} --M 4KB --mask causal", f"{SIZES} --M 1KB,2KB"],
     "tune": [
         f"{SIZES} --M 4KB",
@@ -113,6 +119,7 @@ OTHERS = {
         "--N 100 --d 16 --M 51200el --dtype fp32 --heads 4 --kv-heads 2",
         f"{SIZES} --Nk 32 --M 4KB --schedule split-kv --splits 2",
     ],
+    "batch": ["--requests '1:400,64:300' --d 16 --heads 4 --kv-heads 2 --hardware t4 --detail"],
     "bounds": ["--N 4096 --d 128 --M 100KB --heads 2 --mask window:64"],
     "tune": ["--N 128 --d 16 --hardware t4 --schedule flash1,flash2"],
     "tune --curve": ["--N 100 --d 16 --causal --least-blocks 3"],
@@ -153,7 +160,7 @@ SWEEP = ("sweep", "--N", "64", "--d", "8", "--M", "4KB", "-o")
 WITHOUT = {  # commands without an answer in JSON or CSV that is made here
     "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "calibrate": "a GPU is measured",
 }  # fmt: skip
-MAPS = ("tensors", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind",
+MAPS = ("tensors", "distinct", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind",
         "constants", "steps", "loop_ratios", "first_seconds", "tensor_flops_per_second")  # fmt: skip
 
 

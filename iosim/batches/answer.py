@@ -1,0 +1,310 @@
+"""The answer of `iosim batch`: what each way to run a batch moves, and the floor. Imports NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Unpack
+
+from ..answer import Answer, Column, Table, numbered
+from ..core.problem import Attention
+from ..core.tiling import Tiling, read_tiles
+from ..counting.conditions import PAPER, Conditions, conditions
+from ..counting.count import TILE_RULES, check_names
+from ..counting.given import memory
+from ..counting.report import problem_row
+from ..errors import InputError
+from ..masks import parse_mask
+from ..units import format_bytes, parse_bytes, parse_count
+from .asked import Batch
+from .floor import BatchFloor, distinct_words, floor_of
+from .moved import Moved, moved_by
+from .requests import read_requests
+from .sentence import answer_lines, least_of
+from .ways import ways_of
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.keywords import ProblemOptions
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Mask
+    from ..grid import Pieces
+    from ..tables import Row
+    from .requests import RequestsAsked
+
+FA2_TILES = Tiling(128, 64)
+USUAL_TILES = "no --M and no --tiles: counted with the tiles of FlashAttention-2 for d = 128, 128x64"
+DENSE_MASK = "no mask: each new token sees all tokens of its request; servers run --causal"
+MOST_SHOWN = 40  # shapes that people see
+OF_SIZES = ("N", "Nk", "batch", "gqa")  # of a problem, which the requests, the layers and the ways say
+
+
+@dataclass(frozen=True, repr=False)
+class Batched(Answer):
+    """The answer of `batch`: what each way to run a batch moves, over all heads and layers, and the floor."""
+
+    batch: Batch
+    """The requests, and what was asked of them."""
+    floor: BatchFloor
+    """The least words that any exact algorithm moves for them."""
+    distinct: dict[str, int]
+    """The words of Q, K, V and O, each once."""
+    ways: Sequence[Moved]
+    """What each way moves."""
+    detail: bool = False
+    """Whether the rows are those of each tensor and of each shape."""
+    under: Conditions = PAPER
+    """The conditions of the question, of which only the notes are read."""
+
+    def __getitem__(self, name: str) -> Moved:
+        """What the way of this name moves. Raises KeyError if it was not counted."""
+        return {way.way: way for way in self.ways}[name]
+
+    def __iter__(self) -> Iterator[Moved]:
+        """The ways, in their order."""
+        return iter(self.ways)
+
+    @property
+    def least(self) -> Moved | None:
+        """The way that moves the fewest bytes of those that fit; None if none fits."""
+        return least_of(self.ways)
+
+    @property
+    def distinct_bytes(self) -> int:
+        """The bytes of Q, K, V and O, each word once."""
+        from ..core.problem import TENSORS
+
+        return sum(words * self.batch.problem.hbm_bytes(TENSORS[name]) for name, words in self.distinct.items())
+
+    @property
+    def answer(self) -> str:
+        """What reads least and why, what unequal lengths cost, and the distance from the floor."""
+        return " ".join(answer_lines(self))
+
+    def table(self) -> Table:
+        return self.details() if self.detail else self.counts()
+
+    def counts(self) -> Table:
+        """A row for each way."""
+        about = [Column(name, kind).always(value) for name, (kind, value) in self.about().items()]  # type: ignore[arg-type]
+        best = [k for k, way in enumerate(self.ways) if way is self.least]
+        return Table([*WAY[:3], *about, *WAY[3:]], self.ways, shown=WAY, best=best)
+
+    def about(self) -> dict[str, tuple[str, object]]:
+        """{column: (type, value)} of what all ways have in common."""
+        b, p = self.batch, self.batch.problem
+        whole = {
+            "requests": b.shapes.requests,
+            "new_tokens": b.new_tokens,
+            "tokens": b.tokens,
+            "distinct_tokens": b.distinct_tokens,
+            "layers": b.layers,
+            "d": p.d,
+            "dv": p.dv,
+            "heads": p.heads,
+            "kv_heads": p.kv_heads,
+            "M_bytes": b.M_bytes,
+            "distinct_bytes": self.distinct_bytes,
+            "floor_words": self.floor.words,
+        }
+        texts = {"dtype": p.dtype, "acc_dtype": str(p.acc_dtype), "kv_dtype": p.cache_dtype, "mask": str(p.mask)}
+        return {name: ("integer", value) for name, value in whole.items()} | {
+            name: ("string", text) for name, text in texts.items()
+        }
+
+    def details(self) -> Table:
+        """A row for the words of each tensor, and of each shape of a request."""
+        return Table(PART, [*self.parts()])
+
+    def parts(self) -> Iterator[Row]:
+        """The rows of `details`."""
+        of = self.batch.shapes
+        shapes = [*zip(of.new.tolist(), of.tokens.tolist(), of.times.tolist(), strict=True)]
+        for way in self.ways:
+            for name, words in way.tensors.items():
+                total = words["reads"] + words["writes"]
+                yield {"way": way.way, "part": f"tensor {name}", **words, "total": total}
+            for (new, tokens, times), moved, size in zip(shapes, *way.by_shape, strict=True):
+                shape = {"part": f"request {new}:{tokens}", "new": new, "tokens": tokens, "times": times}
+                yield {"way": way.way, **shape, "total": moved, "bytes": size}
+
+    def pieces(self) -> Pieces:
+        lines: Pieces = [self.header(), self.counts(), "", *answer_lines(self)]
+        return [*lines, "", *self.shown_details()] if self.detail else lines
+
+    def shown_details(self) -> Pieces:
+        """The words of each tensor, and those of the shapes with the most words."""
+        tensors = [row for row in self.parts() if str(row["part"]).startswith("tensor")]
+        each = [row for row in self.parts() if not str(row["part"]).startswith("tensor")]
+        shown = sorted(each, key=lambda row: -int(str(row["total"])))[: MOST_SHOWN * len(self.ways)]
+        more = len(each) - len(shown)
+        left = [f"and {numbered(more, 'row')} more: --csv and --json have all"] if more else []
+        return [Table(PART, tensors, shown=PART_TENSOR), "", Table(PART, shown, shown=PART_SHAPE), *left]
+
+    def header(self) -> str:
+        """The lines above the table."""
+        b, p = self.batch, self.batch.problem
+        values = f", dv = {p.dv}" if p.dv != p.d else ""
+        layers = "" if b.layers == 1 else f", {b.layers} layers"
+        memory = "M not given" if b.M_bytes is None else f"M = {format_bytes(b.M_bytes)}"
+        saved = "" if b.distinct_tokens == b.tokens else f", {b.distinct_tokens} of them distinct"
+        return (
+            f"batch: {numbered(b.shapes.requests, 'request')}, {b.new_tokens} new of {b.tokens} tokens{saved}\n"
+            f"d = {p.d}{values}, heads {p.heads} (kv {p.kv_heads}){layers}, {p.dtype} in HBM, {p.acc_dtype} "
+            f"accumulators{p.cache_text}, mask {p.mask}, {memory}\n"
+            f"each word once: {format_bytes(self.distinct_bytes)}; floor: {self.floor.words} words "
+            f"({self.floor.form})\n"
+        )
+
+    def to_dict(self) -> Row:
+        problem = {name: value for name, value in problem_row(self.batch.problem).items() if name not in OF_SIZES}
+        return {
+            "problem": {**problem, "layers": self.batch.layers},
+            "batch": {name: value for name, (_, value) in self.about().items() if name not in problem},
+            "floor": self.floor._asdict(),
+            "distinct": self.distinct,
+            "ways": [way_row(way) for way in self.ways],
+            **({"details": [*self.parts()]} if self.detail else {}),
+            "answer": self.answer,
+            "notes": self.notes,
+        }
+
+    def summary(self) -> str:
+        return f"{numbered(self.batch.shapes.requests, 'request')}, {numbered(len(self.ways), 'way')}"
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on what a GPU implies, on tiles that nobody gave, and on a missing mask."""
+        b = self.batch
+        unmasked = [] if b.single or str(b.problem.mask) != "dense" else [DENSE_MASK]
+        skipping = {"split", "split-by-length", "paged", "paged-split"} & {way.way for way in self.ways}
+        visits = [f"{', '.join(way.way for way in self.ways if way.way in skipping)} skip nothing under the mask"]
+        hidden = visits if skipping and not b.single and str(b.problem.mask) != "dense" else []
+        return [*self.under.notes, *unmasked, *hidden]
+
+
+def way_row(way: Moved) -> Row:
+    """A way as cells, without the values of each shape."""
+    row = asdict(replace(way, by_shape=((), ())))
+    del row["by_shape"]
+    return row
+
+
+WAY: Columns[Moved] = (
+    Column("way", "string", "way"),
+    Column("schedule", "string", "schedule", spare=4),
+    Column("tiles", "string", "tiles", spare=5),
+    Column("fits", "boolean", "fits", lambda way: {True: "yes", False: "NO", None: "-"}[way.fits], spare=3),
+    Column("smem_peak_bytes"),
+    Column("blocks", heading="blocks", spare=6),
+    Column("grid_blocks"),
+    Column("lengths_bytes"),
+    Column("largest_block", "number", "largest block", ".2f", spare=7),
+    Column("reads", heading="reads", spare=2),
+    Column("writes", heading="writes", spare=1),
+    Column("total", heading="total words"),
+    Column("read_bytes", heading="read bytes"),
+    Column("write_bytes"),
+    Column("total_bytes", heading="bytes", cell="bytes"),
+    Column("flops"),
+    Column("kv_times_read", "number", "K, V read", ".3f"),
+    Column("ratio_to_floor", "number", "x floor", ".3f"),
+    Column("source", "string"),
+)
+PART: Columns[Row] = (
+    Column("way", "string", "way"),
+    Column("part", "string", "part"),
+    Column("new"),
+    Column("tokens"),
+    Column("times"),
+    Column("reads"),
+    Column("writes"),
+    Column("total"),
+    Column("bytes"),
+)
+PART_TENSOR: Columns[Row] = (
+    *PART[:2],
+    Column("reads", heading="reads"),
+    Column("writes", heading="writes"),
+    Column("bytes", heading="bytes", cell="bytes"),
+)
+PART_SHAPE: Columns[Row] = (
+    *PART[:2],
+    Column("times", heading="requests"),
+    Column("total", heading="words of each"),
+    Column("bytes", heading="bytes of each", cell="bytes"),
+)
+
+
+def batch(
+    requests: RequestsAsked,
+    d: int,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    ways: str | Sequence[str] = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    mask: str | Mask = "dense",
+    layers: int = 1,
+    chunks: Sequence[int] = (),
+    detail: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Batched:
+    """The words that one step of a server moves, by the ways to run its batch: a Batched.
+
+    - `requests`: new tokens and all tokens, as `"12 * 1:3000, 1:9000, 512:4608"`, a list of such texts or of pairs, the
+      name of a CSV or JSON-lines file with the columns `new`, `cached`, and `prefix` or `hash_ids`, or a list of
+      mappings with these.
+    - `ways`: names, as `"repeat,pack"`; by default all that can be run.
+    - `tiles`: Br x Bc as `128x64`, or `best`: those of least traffic for each way that fit in M.
+    - `layers`: layers of the model, of which each has its own Q, K and V.
+    - `chunks`: sizes of prefill chunks, each of which is a further way.
+    - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.
+
+    Raises InputError for a value that is not allowed.
+    """
+    taken = (
+        "requests",
+        "d",
+        "M",
+        "hardware",
+        "paper_model",
+        "ways",
+        "tiles",
+        "tile_multiple",
+        "mask",
+        "layers",
+        "chunks",
+    )
+    check_names("batch", options, (*taken, "detail"))
+    for name in OF_SIZES:
+        if name in options:
+            raise InputError(f"batch: keyword {name}", options[name], "requests", "they say how many there are")  # type: ignore[literal-required]
+    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
+    M, rule = memory(M, hardware), read_tiles(tiles)
+    if rule == "paper" or rule == "ideal":
+        raise InputError("--tiles", rule, "best, or Br x Bc as in 128x64", "all requests of a launch have one tile")
+    depth = parse_count(layers, "--layers")
+    problem = Attention(1, d, mask=parse_mask(mask), batch=depth, **under.options)
+    if problem.mask.tile_units:
+        raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
+    M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
+    usual = M_bytes is None and rule is None
+    if M_bytes is None and rule in TILE_RULES:
+        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
+    tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
+    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes)
+    noted = under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
+    names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
+    return answered(asked, names, noted, detail)
+
+
+def answered(asked: Batch, names: Sequence[str], under: Conditions, detail: bool = False) -> Batched:
+    """The answer about a batch, for the ways of these names."""
+    floor, distinct = floor_of(asked), distinct_words(asked)
+    kept = sum(distinct[name] for name in asked.problem.cache_tensors)
+    found = [moved_by(asked, way, floor.words, kept) for way in ways_of(asked, names)]
+    return Batched(asked, floor, distinct, found, detail, under)

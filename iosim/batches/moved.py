@@ -1,0 +1,327 @@
+"""What a way moves: the counts of its launches, summed over the requests. Imports NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, with_mask
+from ..core.tiling import Tiling
+from ..counting.count import measure
+from ..counting.sweep import as_objects, fits_int64, part_of
+from ..errors import InputError
+from ..search.best import best_tiles, footprint
+from ..tuning.thread_blocks import blocks
+from .ways import Launch, problem_of
+
+if TYPE_CHECKING:
+    from ..core.typing import Size
+    from .asked import Batch
+    from .ways import Way
+
+LENGTHS_BYTES = 512
+"""Bytes that a block of PyTorch's kernel for batches of unequal lengths loads beside its schedule: the two ends of its
+request in both lists of cumulative lengths, four words. Each of its four warps loads them, one sector of 32 B each."""
+MOST_TILES = 4096  # tile sizes that are tried for one batch
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The words and bytes of one way to run a batch, over all heads, requests and layers."""
+
+    way: str
+    """Its name."""
+    schedule: str
+    """The schedules of its launches."""
+    tiles: str
+    """The tiles of its launches."""
+    fits: bool | None
+    """Whether all launches fit in M; None without M."""
+    smem_peak_bytes: int
+    """The most shared memory that a block needs."""
+    reads: int
+    writes: int
+    total: int
+    read_bytes: int
+    write_bytes: int
+    total_bytes: int
+    flops: int
+    blocks: int
+    """Thread blocks that have work, of one layer."""
+    grid_blocks: int
+    """Thread blocks of the grids, of one layer: each request has as many as the one that needs most."""
+    lengths_bytes: int
+    """Bytes of the cumulative lengths that the blocks of the grids load in PyTorch's kernel, in no other number."""
+    largest_block: float | None
+    """The words of the largest block over the mean of all blocks; None under masks for which it is not known."""
+    kv_times_read: float
+    """How often a word of K and V is read, on average over the distinct ones."""
+    ratio_to_floor: float | None = None
+    """`total` over the floor of the batch; None if a launch does not fit."""
+    tensors: dict[str, dict[str, int]] = field(default_factory=dict, hash=False)
+    """`{tensor: {"reads": words, "writes": words, "bytes": bytes of both}}`."""
+    by_shape: tuple[Sequence[int], Sequence[int]] = field(default=((), ()), hash=False, repr=False)
+    """(words, bytes) of each shape of the batch; what several requests have in common is in none of them."""
+    source: str = ""
+    """Where the way is published."""
+
+
+class Counted(NamedTuple):
+    """The counts of one launch, with an array of values for its shapes."""
+
+    launch: Launch
+    problem: Attention[Size]
+    tiling: Tiling
+    reads: Size
+    writes: Size
+    read_bytes: Size
+    write_bytes: Size
+    flops: Size
+    room_bytes: Size
+    tensors: dict[str, tuple[Size, Size]]
+    first_words: Size
+    """Words of the first kernel, whose blocks are counted."""
+
+
+def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: int) -> Moved:
+    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once."""
+    found = [counted(batch, launch) for launch in way.launches(batch)]
+    total: dict[str, int] = {
+        name: sum(one.launch.shapes.sum(getattr(one, name)) for one in found)
+        for name in ("reads", "writes", "read_bytes", "write_bytes", "flops")
+    }
+    tensors = tensors_of(found)
+    needed = max(int(np.max(one.room_bytes)) for one in found)
+    fits = None if batch.M_bytes is None else needed <= batch.M_bytes
+    words = total["reads"] + total["writes"]
+    grid = sum(grid_of(one) for one in found)
+    number, largest = blocks_of(batch, found)
+    kept = sum(tensors[name]["reads"] for name in batch.problem.cache_tensors if name in tensors)
+    return Moved(
+        way=way.name,
+        schedule=", ".join(dict.fromkeys(one.launch.schedule.name for one in found)),
+        tiles=", ".join(dict.fromkeys(f"{one.tiling.rows_q}x{one.tiling.rows_k}" for one in found)),
+        fits=fits,
+        smem_peak_bytes=needed,
+        total=words,
+        total_bytes=total["read_bytes"] + total["write_bytes"],
+        blocks=number // batch.layers,
+        grid_blocks=grid // batch.layers,
+        lengths_bytes=LENGTHS_BYTES * grid,
+        largest_block=largest,
+        kv_times_read=kept / distinct_words,
+        ratio_to_floor=words / floor_words if floor_words and fits is not False else None,
+        tensors=tensors,
+        by_shape=by_shape(batch, found),
+        source=way.source,
+        **total,
+    )
+
+
+# ---------------------------------------------------------------- one launch
+
+
+def counted(batch: Batch, launch: Launch) -> Counted:
+    """The counts of a launch, in one walk over arrays where the mask allows that."""
+    problem = problem_of(batch, launch)
+    tiling = launch.tiles or tiling_of(batch, launch, problem)
+    if problem.mask is not DENSE and not problem.mask.counts_arrays:
+        return joined([counts_of(launch, one, tiling) for one in single(problem, len(launch.shapes))])
+    if not fits_int64(narrowed(problem, **most(launch)), launch.schedule):
+        sizes = {name: as_objects(getattr(problem, name)) for name in ("N", "Nk")}
+        problem = narrowed(problem, **sizes)
+    return counts_of(launch, problem, tiling)
+
+
+def counts_of(launch: Launch, problem: Attention[Size], tiling: Tiling) -> Counted:
+    """The counts of a launch for a problem, whose sizes may be arrays."""
+    found = measure(launch.schedule, problem, cast("Tiling[Size]", tiling))
+    tensors = {name: (words["reads"], words["writes"]) for name, words in found["tensors"].items()}
+    first = found["steps"][0]
+    return Counted(
+        launch,
+        problem,
+        tiling,
+        found["reads"],
+        found["writes"],
+        found["read_bytes"],
+        found["write_bytes"],
+        found["flops"],
+        found["smem_peak_bytes"],
+        tensors,
+        first["reads"] + first["writes"],
+    )
+
+
+def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
+    """The problems of arrays, one by one."""
+    for k in range(length):
+        yield narrowed(part_of(problem, slice(k, k + 1)), N=int(problem.N[k]), Nk=int(problem.Nk[k]))  # type: ignore[index]
+
+
+def joined(found: Sequence[Counted]) -> Counted:
+    """The counts of several problems of a launch, as arrays."""
+
+    def column(values: Sequence[Size]) -> Size:
+        return np.array(values, object)
+
+    names = ("reads", "writes", "read_bytes", "write_bytes", "flops", "room_bytes", "first_words")
+    arrays = {name: column([getattr(one, name) for one in found]) for name in names}
+    tensors = {
+        name: (column([one.tensors[name][0] for one in found]), column([one.tensors[name][1] for one in found]))
+        for name in found[0].tensors
+    }
+    sizes = {name: column([getattr(one.problem, name) for one in found]) for name in ("N", "Nk")}
+    whole = narrowed(found[0].problem, **sizes)
+    return Counted(found[0].launch, whole, found[0].tiling, tensors=tensors, **arrays)
+
+
+def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
+    """The words and bytes of each tensor, over all launches."""
+    total: dict[str, dict[str, int]] = {}
+    for one in found:
+        known = {**TENSORS, **one.launch.schedule.tensors}
+        for name, (reads, writes) in one.tensors.items():
+            sums = total.setdefault(name, {"reads": 0, "writes": 0, "bytes": 0})
+            words = one.launch.shapes.sum(reads), one.launch.shapes.sum(writes)
+            sums["reads"] += words[0]
+            sums["writes"] += words[1]
+            sums["bytes"] += sum(words) * one.problem.hbm_bytes(known[name])
+    return total
+
+
+def by_shape(batch: Batch, found: Sequence[Counted]) -> tuple[list[int], list[int]]:
+    """(words, bytes) of one request of each shape, over the parts that it was cut into."""
+    total = [np.zeros(len(batch.shapes), object) for _ in range(2)]
+    for one in found:
+        of = one.launch.shapes.of
+        mine = of >= 0
+        share = (one.launch.shapes.times // np.where(mine, batch.shapes.times[of], 1))[mine]
+        for sums, values in zip(total, (one.reads + one.writes, one.read_bytes + one.write_bytes), strict=True):
+            each = np.broadcast_to(np.asarray(values, object), of.shape)[mine]
+            np.add.at(sums, of[mine], each * share)
+    return total[0].tolist(), total[1].tolist()
+
+
+# ---------------------------------------------------------------- tiles
+
+
+def tiling_of(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling:
+    """The tiles of a launch: those asked for, or those of least traffic that fit. One launch has one tile size."""
+    if isinstance(batch.tiles, Tiling):
+        return batch.tiles
+    assert batch.M_bytes is not None
+    length = len(launch.shapes)
+    if length == 1:
+        found = best_tiles(launch.schedule, next(single(problem, 1)), batch.M_bytes, batch.multiple)  # type: ignore[arg-type]
+    else:
+        found = least(batch, launch, problem)
+    if found is None:
+        raise InputError("--M", str(batch.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
+    return found
+
+
+def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | None:
+    """The tiles of least traffic over all shapes that fit in M: of equal ones those with the fewest rows. The key tile
+    is the largest that fits, or under a mask the smallest, because a whole tile is read if any of it is seen."""
+    rows, keys = int(np.max(problem.N)), int(np.max(problem.Nk))
+    largest = cast("Attention", with_mask(narrowed(problem, N=rows, Nk=keys, **fewest(launch))))
+    step, M = batch.multiple, cast("int", batch.M_bytes)
+
+    def fits(Br: int, Bc: int) -> bool:
+        return cast("int", footprint(launch.schedule, largest, Tiling(Br, Bc)).smem_bytes) <= M
+
+    best: tuple[int, Tiling] | None = None
+    for n in heights(most_that(lambda n: fits(n * step, step), -(-rows // step)), rows, step):
+        masked = problem.mask is not DENSE and skips_tiles(launch.schedule, batch.problem)
+        Bc = step if masked else step * most_that(lambda k: fits(n * step, k * step), -(-keys // step))  # noqa: B023
+        tiling = Tiling(n * step, Bc)
+        moved = counts_of(launch, problem, tiling)
+        total = launch.shapes.sum(moved.read_bytes + moved.write_bytes)
+        if best is None or total < best[0]:
+            best = total, tiling
+    return best[1] if best else None
+
+
+def heights(most: int, rows: int, step: int) -> Sequence[int]:
+    """The numbers of steps that may be best, up to `most`; if there are many, those that give other numbers of tiles to
+    the largest request."""
+    if most <= MOST_TILES:
+        return range(1, most + 1)
+    fewest = -(-rows // (most * step))
+    return sorted({-(-rows // (count * step)) for count in range(fewest, MOST_TILES)} & {*range(most + 1)})
+
+
+def most_that(fits: object, most: int) -> int:
+    """The largest n up to `most` that fits, found by halving; 0 if none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)  # type: ignore[operator]
+    return low
+
+
+def most(launch: Launch) -> dict[str, int]:
+    """The options of a launch, each at its largest value, which moves most."""
+    return {name: int(np.max(value)) for name, value in launch.options.items()}
+
+
+def fewest(launch: Launch) -> dict[str, int]:
+    """The options of a launch, each at its smallest value. No share of the keys is longer than with these."""
+    return {name: int(np.min(value)) for name, value in launch.options.items()}
+
+
+# ---------------------------------------------------------------- thread blocks
+
+
+def grid_of(one: Counted) -> int:
+    """The blocks of a launch's grid: as many for each request as for the one that needs most."""
+    each = blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
+    return int(np.max(each)) * one.launch.shapes.requests
+
+
+def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, float | None]:
+    """(the blocks with work, the words of the largest of them over the mean), over the first kernels of all
+    launches."""
+    number = words = 0
+    largest: list[int] = []
+    known = True
+    for one in found:
+        each = blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
+        number += one.launch.shapes.sum(each)
+        words += one.launch.shapes.sum(one.first_words)
+        parts = largest_parts(batch, one)
+        known = known and parts is not None
+        largest += [words_of_block(one, part) for part in parts or ()]
+    return number, max(largest) * number / words if known and words else None
+
+
+def words_of_block(one: Counted, part: Attention[Size]) -> int:
+    """The most words that the first kernel moves for one block of a part, which has one block a head."""
+    first = measure(one.launch.schedule, part, cast("Tiling[Size]", one.tiling))["steps"][0]
+    return int(np.max((first["reads"] + first["writes"]) // cast("int", part.instances)))
+
+
+def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:
+    """The problems of the blocks that may be the largest: a share of the keys, or a tile of queries with the keys that
+    it sees. None under a mask other than `causal`."""
+    p = one.problem
+    if one.launch.share is not None:
+        return [one.launch.share(p)]
+    rows = np.minimum(one.tiling.rows_q, p.N)
+    if p.mask is DENSE:
+        return [narrowed(p, N=rows)]
+    if str(p.mask).strip() != "causal":
+        return None
+    group = batch.group if one.launch.packs else 1
+    last = (p.N - 1) // rows * rows  # the first row of the last tile
+    ends = p.Nk, p.Nk - p.N // group + (np.maximum(last, 1) - 1) // group + 1
+    whole = [np.minimum(p.Nk, -(-end // one.tiling.rows_k) * one.tiling.rows_k) for end in ends]
+    plain = with_mask(p)
+    return [
+        narrowed(plain, N=p.N - last, Nk=whole[0]),
+        narrowed(plain, N=rows, Nk=np.where(last > 0, whole[1], 1)),
+    ]

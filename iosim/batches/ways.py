@@ -1,0 +1,214 @@
+"""The ways to run a batch: a row each, with the launches that it stands for. Imports NumPy.
+
+A launch is one schedule over some shapes. A way may cut requests into others, pack the query heads of a group into one
+tile, and give each request its own options. Whatever it does, the schedule counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
+
+from ..core.problem import DENSE, Attention, narrowed, skips_tiles
+from ..core.tiling import Tiling
+from ..errors import InputError, suggestion
+from ..schedules import SCHEDULES
+from ..schedules.decode import PAGE_SIZE, SPLITS, share_pages, share_rows
+from .cascade import LEVEL, MERGE, levels_of
+from .shapes import Shapes, in_chunks, one_by_one
+
+if TYPE_CHECKING:
+    from ..core.typing import Size
+    from ..schedules import Schedule
+    from .asked import Batch
+    from .shapes import Whole
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One schedule over some shapes. `packs` says whether the query heads of a group share tiles, `options` are those
+    of the schedule, each a number or one for each shape. `tiles` are those of a published rule. `sees_all` says that
+    all keys lie before all queries, so that no mask hides any."""
+
+    schedule: Schedule
+    shapes: Shapes
+    packs: bool = False
+    options: Mapping[str, Size] = field(default_factory=dict)
+    tiles: Tiling | None = None
+    sees_all: bool = False
+    share: Callable[[Attention[Size]], Attention[Size]] | None = None
+    """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
+
+
+class Way(NamedTuple):
+    """A way to run a batch: its name, what it does in a few words, its launches, and where it is published.
+
+    `fails(batch)` is why it cannot be run for a batch; an empty text if it can.
+    """
+
+    name: str
+    text: str
+    launches: Callable[[Batch], list[Launch]]
+    source: str = ""
+    fails: Callable[[Batch], str] = lambda batch: ""
+    usual: Callable[[Batch], bool] = lambda batch: True
+    """Whether it is shown if no way is named."""
+
+
+def rows(batch: Batch, packs: bool, shapes: Shapes | None = None, tiles: Tiling | None = None) -> list[Launch]:
+    """One launch of flash2, whose blocks are tiles of queries."""
+    return [Launch(SCHEDULES["flash2"], batch.shapes if shapes is None else shapes, packs, tiles=tiles)]
+
+
+def split(batch: Batch, name: str, splits: Size) -> list[Launch]:
+    """One launch of a schedule that splits the keys, with the query heads of a group packed, and its merge."""
+    part = part_in_pages if PAGE_SIZE in SCHEDULES[name].options else part_of_keys
+    return [Launch(SCHEDULES[name], batch.shapes, batch.group > 1, {"splits": splits}, share=part)]
+
+
+def part_of_keys(p: Attention[Size]) -> Attention[Size]:
+    """The problem of one share of the keys of split-kv."""
+    return narrowed(p, Nk=share_rows(p), splits=1)
+
+
+def part_in_pages(p: Attention[Size]) -> Attention[Size]:
+    """The problem of one share of the pages of paged-split-kv."""
+    return narrowed(p, Nk=np.minimum(p.Nk, share_pages(p) * p[PAGE_SIZE]), splits=1)
+
+
+def by_length(batch: Batch) -> Whole:
+    """Splits for each shape, so that no share is longer than those of the longest request."""
+    share = -(-int(batch.shapes.tokens.max()) // batch.problem[SPLITS])
+    return cast("Whole", -(-batch.shapes.tokens // share))
+
+
+def chunked(size: int) -> Way:
+    """Prefill in chunks: the new tokens of each request in steps of `size`, packed."""
+    return Way(
+        f"chunk-{size}",
+        f"new tokens in chunks of {size}, each a launch that reads the keys before it again",
+        lambda batch: rows(batch, batch.packed_mask is not None and batch.group > 1, in_chunks(batch.shapes, size)),
+    )
+
+
+def cascade(batch: Batch) -> list[Launch]:
+    """The launches of cascade attention: the nodes of the prefix tree, what is left of each request, and the merge."""
+    nodes, suffixes, alone, merges = levels_of(batch)
+    packs = batch.group > 1
+    return [
+        Launch(LEVEL, nodes, packs, sees_all=True),
+        Launch(LEVEL, suffixes, packs),
+        *(Launch(MERGE, shapes, packs, {"splits": levels}, sees_all=True) for levels, shapes in merges.items()),
+        *(rows(batch, packs, alone) if len(alone) else []),
+    ]
+
+
+def no_pack(batch: Batch) -> str:
+    """Why heads cannot be packed."""
+    if batch.group == 1:
+        return "no query heads share a KV head"
+    return "" if batch.packed_mask is not None else f"packed rows under --mask {batch.mask} are not counted"
+
+
+def no_heads(batch: Batch) -> str:
+    """Why a way that packs where heads share keys cannot be run."""
+    return no_pack(batch) if batch.group > 1 else ""
+
+
+def no_drafts(batch: Batch) -> str:
+    """Why new tokens cannot be run one by one."""
+    if batch.single:
+        return "every request has one new token"
+    return "" if str(batch.problem.mask).strip() == "causal" else "new tokens one by one are those of --mask causal"
+
+
+def no_prefix(batch: Batch) -> str:
+    """Why there is no cascade."""
+    if not batch.tree.shared:
+        return "no requests have a prefix in common"
+    if batch.mask is not DENSE and str(batch.mask).strip() != "causal":
+        return "a prefix that all see is that of --mask dense or causal"
+    return no_heads(batch)
+
+
+FEW = 16  # new tokens of a request whose draft may be verified token by token
+
+WAYS = (
+    Way("repeat", "one launch; each query head loads keys and values for itself", lambda b: rows(b, False)),
+    Way("pack", "one launch; the query heads of a group share tiles", lambda b: rows(b, True), fails=no_pack),
+    Way(
+        "split",
+        "keys in --splits shares for all requests, and a merge",
+        lambda b: split(b, "split-kv", b.problem[SPLITS]),
+        fails=no_heads,
+    ),
+    Way(
+        "split-by-length",
+        "keys in shares that are equally long in all requests, and a merge",
+        lambda b: split(b, "split-kv", by_length(b)),
+        fails=no_heads,
+    ),
+    Way(
+        "paged",
+        "one launch over pages of --page-size keys",
+        lambda b: [Launch(SCHEDULES["paged"], b.shapes, b.group > 1)],
+        fails=no_heads,
+    ),
+    Way(
+        "paged-split",
+        "pages in --splits shares for all requests, and a merge",
+        lambda b: split(b, "paged-split-kv", b.problem[SPLITS]),
+        fails=no_heads,
+    ),
+    Way(
+        "decode",
+        "each new token as a request of its own, packed",
+        lambda b: rows(b, b.group > 1, one_by_one(b.shapes)),
+        fails=no_drafts,
+        usual=lambda b: 1 < int(b.shapes.new.max()) <= FEW,
+    ),
+    Way(
+        "cascade",
+        "each shared prefix once for all requests that have it, then what is left of each, and a merge of O and LSE",
+        cascade,
+        "Ye et al. 2024, Cascade Inference (FlashInfer); Juravsky et al. 2024, Hydragen (arXiv 2402.05099)",
+        fails=no_prefix,
+    ),
+)
+BY_NAME = {way.name: way for way in WAYS}
+
+
+def ways_of(batch: Batch, names: Sequence[str] = ()) -> list[Way]:
+    """The ways that are named, else those that can be run and are usual. InputError for one that cannot be run."""
+    every = {**BY_NAME, **{way.name: way for way in map(chunked, batch.chunks)}}
+    if not names:
+        return [way for way in every.values() if not way.fails(batch) and way.usual(batch)]
+    found = []
+    for name in dict.fromkeys(names):
+        if name not in every:
+            raise InputError("--way", name, ", ".join(every), suggestion(name, every))
+        if why := every[name].fails(batch):
+            others = ", ".join(way.name for way in every.values() if not way.fails(batch))
+            raise InputError("--way", name, f"{others} for this batch", why)
+        found.append(every[name])
+    return found
+
+
+# ---------------------------------------------------------------- what machines run
+
+
+def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
+    """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head."""
+    mask = batch.packed_mask if launch.packs else batch.mask
+    if launch.sees_all or not skips_tiles(launch.schedule, batch.problem):
+        mask = DENSE  # it hides no tile
+    sizes = {"N": launch.shapes.new, "Nk": launch.shapes.tokens, "heads": batch.problem.heads}
+    if launch.packs:
+        sizes |= {"N": launch.shapes.new * batch.group, "heads": batch.problem.kv_heads}
+    assert mask is not None
+    return narrowed(
+        cast("Attention[Size]", batch.problem), **{**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
+    )

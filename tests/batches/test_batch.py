@@ -1,0 +1,299 @@
+"""A batch is counted by the schedules that count a single problem. Here that is proven in three ways: formulas by hand
+for each request, walks over every tile, and NumPy runs whose outputs are compared with attention in float64."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import iosim
+from iosim.batches.cascade import LEVEL, MERGE
+from iosim.batches.moved import LENGTHS_BYTES
+from iosim.batches.ways import BY_NAME
+from iosim.core.machine import Machine
+from iosim.core.numeric import Numeric
+from iosim.core.problem import DENSE, Attention, narrowed
+from iosim.core.tiling import Tiling
+from iosim.core.watchers import Traffic
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+from iosim.masks.grouped import grouped
+from iosim.oracles.attention import attention
+from iosim.schedules import SCHEDULES, decode
+
+MIXED = "3 * 1:40, 1:7, 9:9, 5:33, 4:21"
+SMALL = {"d": 8, "heads": 4, "kv_heads": 2, "tiles": "6x5", "mask": "causal", "splits": 3, "page_size": 4}
+REQUESTS = [(1, 40)] * 3 + [(1, 7), (9, 9), (5, 33), (4, 21)]
+
+
+def run(*args):
+    """What a command line prints, as JSON."""
+    done = subprocess.run([sys.executable, "-m", "iosim", *args, "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# ---------------------------------------------------------------- one request is `count`
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:20", "strided:3"])
+def test_a_batch_of_one_is_a_count(mask):
+    problem = {"d": 16, "heads": 4, "kv_heads": 2, "mask": mask, "tiles": "8x6", "splits": 3, "page_size": 8}
+    found = iosim.batch("12:50", **problem)
+    of = {"repeat": "flash2", "split": "split-kv", "paged": "paged"}
+    for way, schedule in of.items():
+        if way not in [one.way for one in found]:
+            continue
+        share = {} if way == "repeat" or mask != "dense" else {"gqa": "pack"}
+        if way != "repeat" and mask != "dense":
+            continue  # count cannot pack under a mask; the formulas by hand below can
+        wanted = iosim.count(N=12, Nk=50, schedules=schedule, **share, **problem)[schedule]
+        assert (found[way].total, found[way].total_bytes, found[way].flops) == (
+            wanted.total, wanted.total_bytes, wanted.flops,
+        )  # fmt: skip
+        assert {n: (w["reads"], w["writes"]) for n, w in found[way].tensors.items()} == {
+            n: (w["reads"], w["writes"]) for n, w in wanted.tensors.items()
+        }
+        assert found[way].ratio_to_floor == wanted.ratio_to_floor
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_a_batch_of_one_has_the_best_tiles_of_a_count(mask):
+    wanted = iosim.count(N=300, Nk=900, d=64, M="64KB", mask=mask, heads=2, schedules="flash2")["flash2"]
+    found = iosim.batch("300:900", 64, M="64KB", mask=mask, heads=2)["repeat"]
+    assert (found.tiles, found.total, found.ratio_to_floor) == (
+        f"{wanted.Br}x{wanted.Bc}", wanted.total, wanted.ratio_to_floor,
+    )  # fmt: skip
+
+
+def test_best_tiles_of_a_batch_are_those_of_least_traffic():
+    found = iosim.batch("20:60, 3:90", 8, M="3000", mask="causal")["repeat"]
+    tried = {}
+    for Br in range(1, 21):
+        for Bc in range(1, 91):
+            each = [
+                iosim.count(N=n, Nk=k, d=8, M="3000", mask="causal", schedules="flash2", tiles=(Br, Bc))["flash2"]
+                for n, k in ((20, 60), (3, 90))
+            ]
+            largest = iosim.count(N=20, Nk=90, d=8, M="3000", schedules="flash2", tiles=(Br, Bc))["flash2"]
+            if largest.fits:
+                tried[Br, Bc] = sum(one.total_bytes for one in each)
+    assert found.total_bytes == min(tried.values())
+
+
+# ---------------------------------------------------------------- formulas by hand, and walks over every tile
+
+
+def problem_of(way, new, tokens, packs=True):
+    """The problem of a request, as a way runs it."""
+    p = Attention(new, 8, tokens, heads=4, kv_heads=2, mask=parse_mask("causal"), splits=3, page_size=4)
+    skips = way in ("repeat", "pack")
+    if way == "split-by-length":
+        p = narrowed(p, splits=-(-tokens // 14))  # the longest request has 40 tokens in 3 shares of 14
+    if not packs or way == "repeat":
+        return p
+    mask = grouped(p.mask, 2) if skips else DENSE
+    return narrowed(p, N=2 * new, heads=2, mask=mask)
+
+
+SCHEDULE_OF = {
+    "repeat": "flash2", "pack": "flash2", "split": "split-kv", "split-by-length": "split-kv", "paged": "paged",
+    "paged-split": "paged-split-kv",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", SCHEDULE_OF)
+def test_words_are_those_of_formulas_and_of_walks(way):
+    schedule, tiling = SCHEDULES[SCHEDULE_OF[way]], Tiling(6, 5)
+    by_hand, walked = {}, {}
+    for new, tokens in REQUESTS:
+        p = problem_of(way, new, tokens)
+        traffic = Traffic()
+        Machine(p, traffic).run(schedule, tiling)
+        bound = p.tiled(tiling, schedule.skips)
+        for sums, words in ((by_hand, schedule.exact_traffic(bound, tiling)), (walked, traffic.tensors)):
+            for name, (reads, writes) in words.items():
+                before = sums.get(name, (0, 0))
+                sums[name] = before[0] + p.heads * reads, before[1] + p.heads * writes
+    found = {n: (w["reads"], w["writes"]) for n, w in iosim.batch(MIXED, **SMALL)[way].tensors.items()}
+    assert found == by_hand == walked
+
+
+def test_new_tokens_one_by_one_are_requests_of_their_own():
+    found = iosim.batch("4:21", **SMALL)["decode"]
+    wanted = iosim.batch("1:18, 1:19, 1:20, 1:21", **SMALL)["pack"]
+    assert (found.tensors, found.blocks) == (wanted.tensors, wanted.blocks)
+
+
+def test_chunks_are_requests_after_each_other():
+    found = iosim.batch("10:30", **SMALL, chunks=[4])["chunk-4"]
+    wanted = iosim.batch("4:24, 4:28, 2:30", **SMALL)["pack"]
+    assert found.tensors == wanted.tensors
+
+
+def test_masks_of_packed_rows_are_counted_as_their_tables_say():
+    rng = np.random.default_rng(3)
+    for text in ("causal", "window:3", "causal&window:7"):
+        for _ in range(150):
+            g, n, more, Br, Bc = (int(rng.integers(1, top)) for top in (6, 20, 30, 25, 13))
+            bound = grouped(parse_mask(text), g).bind(Attention(n * g, 1, n + more), Tiling(Br, Bc))
+            assert bound._counts == bound.table_counts(bound.table), (text, g, n, more, Br, Bc)
+    assert grouped(parse_mask("strided:3"), 2) is None and grouped(parse_mask("causal:b"), 2) is None
+
+
+def test_the_largest_block_is_that_of_a_walk():
+    """Each block is walked by itself: a tile of queries, or a share of the keys."""
+    found = iosim.batch(MIXED, **SMALL)
+    for way in ("repeat", "pack"):
+        words = []
+        for new, tokens in REQUESTS:
+            p = problem_of(way, new, tokens)
+            mask = p.tiled(Tiling(6, 5)).mask
+            for i in range(-(-p.N // 6)):
+                rows = min(6, p.N - 6 * i)
+                keys = tokens if mask is DENSE else sum(
+                    min(5, tokens - 5 * j) for j, on in enumerate(mask.table[i]) if on
+                )  # fmt: skip
+                words += [rows * 16 + keys * 16] * p.heads
+        assert found[way].blocks == len(words)
+        assert found[way].largest_block == pytest.approx(max(words) * len(words) / sum(words), rel=1e-12)
+
+
+# ---------------------------------------------------------------- NumPy runs
+
+
+@pytest.mark.parametrize("way", ["repeat", "pack", "split", "paged", "paged-split"])
+def test_a_numpy_run_of_a_batch_gives_attention_and_its_words(way, monkeypatch):
+    """All requests lie in one pool of pages in random order, and five of them share the pages of a prefix."""
+    rng, page, g, d = np.random.default_rng(5), 4, 2, 8
+    found = iosim.batch(MIXED, **SMALL)[way].tensors
+    monkeypatch.setattr(decode, "cache_rows", lambda p: 202 * page)  # of the pool
+    prefix = [np.arange(2), rng.normal(size=(2, 2 * page, d))]  # two pages, of K and of V
+    pool, moved = {"K": {}, "V": {}}, {}
+    order = iter(rng.permutation(200) + 2)
+    for new, tokens in REQUESTS:
+        shares = tokens - new >= 2 * page
+        K, V = rng.normal(size=(2, tokens, d))
+        if shares:
+            K[: 2 * page], V[: 2 * page] = prefix[1]
+        number = -(-tokens // page)
+        table = np.array([prefix[0][k] if shares and k < 2 else next(order) for k in range(number)])
+        for name, values in (("K", K), ("V", V)):
+            for k, place in enumerate(table):
+                pool[name][int(place)] = values[k * page : (k + 1) * page]
+        p = problem_of(way, new, tokens)
+        mask = p.mask if p.mask is not DENSE else grouped(parse_mask("causal"), g)
+        p = narrowed(p, mask=mask)
+        queries = rng.normal(size=(p.N, d))
+        hbm = {"Q": queries, "K": K, "V": V}
+        if way.startswith("paged"):
+            cache = {name: np.full((202 * page, d), np.nan) for name in pool}
+            for name, values in pool.items():
+                for place, rows in values.items():
+                    cache[name][place * page : place * page + len(rows)] = rows
+            hbm = {"Q": queries, "table": table, **cache}
+        traffic, schedule = Traffic(), SCHEDULES[SCHEDULE_OF[way]]
+        if way.startswith("paged"):
+            of_pool = {name: replace_axis(schedule.tensors[name], 202 * page) for name in ("K", "V")}
+            schedule = replace(schedule, tensors={**schedule.tensors, **of_pool})
+        machine = Numeric(p, hbm, traffic).run(schedule, Tiling(6, 5))
+        rows = np.arange(p.N)[:, None] // (1 if way == "repeat" else g)
+        visible = np.arange(tokens)[None, :] <= rows + tokens - new
+        assert np.allclose(machine.array("O"), attention(queries, K, V, visible), rtol=1e-12, atol=1e-12)
+        for name, (reads, writes) in traffic.tensors.items():
+            before = moved.get(name, (0, 0))
+            moved[name] = before[0] + p.heads * reads, before[1] + p.heads * writes
+    assert {n: (w["reads"], w["writes"]) for n, w in found.items()} == moved
+
+
+def replace_axis(tensor, rows):
+    """A tensor with another number of rows."""
+    return tensor._replace(axes=(rows, *tensor.axes[1:]))
+
+
+# ---------------------------------------------------------------- known answers
+
+
+@pytest.mark.parametrize(
+    ("requests", "read_bytes", "blocks"),
+    [
+        ("130:130, 900:900, 2048:2048, 77:77, 513:513", 212_451_328, 1280),
+        ("512:4608, 256:300, 1000:9000", 718_012_416, 384),
+        ("1:3000, 1:117, 1:9000, 1:640, 512:2048", 167_600_128, 320),
+    ],
+)
+def test_what_an_h200_loaded(requests, read_bytes, blocks):
+    """PyTorch's FlashAttention for unequal lengths, under Nsight Compute: the schedule, and 512 B a block."""
+    way = ["--d", "128", "--heads", "16", "--kv-heads", "4", "--causal", "--tiles", "128x64", "--way", "repeat"]
+    (found,) = run("batch", "--requests", requests, *way)["ways"]
+    assert (found["grid_blocks"], found["lengths_bytes"]) == (blocks, LENGTHS_BYTES * blocks)
+    assert found["read_bytes"] + found["lengths_bytes"] == read_bytes
+
+
+def test_single_tokens_that_pack_read_a_quarter():
+    found = iosim.batch("1:3000, 1:9000", d=128, heads=16, kv_heads=4)
+    keys = [found[way].tensors["K"]["reads"] for way in ("repeat", "pack")]
+    assert keys[0] == 4 * keys[1]
+
+
+CHUNK = ("--requests", "8192:139264", "--d", "128", "--heads", "8", "--kv-heads", "1", "--layers", "80", "--causal")
+
+
+def test_a_chunk_that_people_put_four_orders_of_magnitude_apart():
+    found = run("batch", *CHUNK)
+    repeat = next(way for way in found["ways"] if way["way"] == "repeat")
+    assert "would be 43980465111040 B (43.98 TB)" in found["answer"]  # 8192 x 131072 tokens x 512 B x 80 layers
+    assert "once is 5704253440 B (5.70 GB)" in found["answer"]  # 139264 tokens x 512 B x 80 layers
+    keys = sum(131072 + 128 * (tile + 1) for tile in range(64))  # that the 64 tiles of 128 queries of a head see
+    kept = repeat["tensors"]["K"]["bytes"] + repeat["tensors"]["V"]["bytes"]
+    assert kept == 8 * keys * 512 * 80 and f"repeat reads {kept} B of them (2.84 TB)" in found["answer"]
+
+
+# ---------------------------------------------------------------- faults
+
+
+@pytest.mark.parametrize(
+    ("requests", "place", "allowed"),
+    [
+        ("", "--requests", "12 * 1:3000"),
+        ("  ", "--requests", "12 * 1:3000"),
+        ("1:10, 512:300", "--requests, column 7", "no fewer tokens"),
+        ("1:10, 300", "--requests, column 7", "300:300"),
+        ("1:10,, 2:x", "--requests, column 8", "whole number"),
+        ("0 * 1:10", "--requests, column 1", "from 1"),
+        ("0:10", "--requests, column 1", "from 1"),
+        ([], "--requests", "at least one"),
+        ([(5, 3)], "--requests, request 1", "no fewer"),
+        ([{"new": 1}], "--requests, request 1", "cached"),
+        (["1:2", 3], "--requests, request 2", "512:4608"),
+    ],
+)
+def test_faults_in_requests(requests, place, allowed):
+    with pytest.raises(InputError) as caught:
+        iosim.batch(requests, d=8)
+    assert caught.value.where == place and allowed in str(caught.value)
+
+
+def test_other_faults():
+    for more, word in (
+        ({"ways": "repaet"}, "repeat"),
+        ({"ways": "pack"}, "no query heads share"),
+        ({"ways": "cascade"}, "no requests have a prefix"),
+        ({"tiles": "best"}, "--M"),
+        ({"tiles": "paper", "M": "100KB"}, "best"),
+        ({"Nk": 5}, "requests"),
+        ({"gqa": "pack"}, "requests"),
+        ({"mask": "causal:b"}, "tokens"),
+        ({"nonsense": 5}, "keyword"),
+        ({"M": 16}, "some tile fits"),
+    ):
+        with pytest.raises(InputError) as caught:
+            iosim.batch("1:10, 4:9", d=8, **more)
+        assert word in str(caught.value), more
+
+
+def test_ways_have_names_of_their_own():
+    assert len(BY_NAME) == len({way.text for way in BY_NAME.values()}) and LEVEL.name != MERGE.name
