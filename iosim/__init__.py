@@ -31,6 +31,7 @@ _WHERE = {
     "plot": "pictures.picture",
     "floor": "counting.floors",
     "explain": "kernels.explain",
+    "prune": "kernels.prune",
     "tensor": "kernels.read.arguments",
     "Report": "counting.report",
     "Result": "counting.result",
@@ -90,6 +91,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .errors import IosimError as IosimError
     from .kernels.explain import Explained as Explained
     from .kernels.explain import explain as explain
+    from .kernels.prune import prune as prune
     from .kernels.read.arguments import tensor as tensor
     from .masks.picture import mask as mask
     from .pictures.picture import Picture as Picture

@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..errors import InputError
+from ..answer import numbered
+from ..errors import CheckError, InputError
 from ..options import flag_of
 from .answer import Output, answer_all, say
 from .command import named_command
 from .options import COUNT, HARDWARE, flag_option, gathered, outputs, problem_options, repeated_option, text_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..core.problem import Attention
     from ..kernels.explain import Explained, Question
+    from ..kernels.kept import Tensors
     from ..kernels.launches import Answers, Refused
     from ..kernels.read.launch_texts import LaunchTexts
     from ..kernels.walk.log import Log
@@ -55,6 +57,8 @@ class Asked(NamedTuple):
     tune: bool
     trace: str | None
     no_resources: bool
+    check: str | None
+    fail_outside: bool
 
 
 @named_command("explain")
@@ -95,6 +99,12 @@ class Asked(NamedTuple):
     metavar="FILE",
 )
 @flag_option("--no-resources", "Count only words: do not compile to a binary (faster).")
+@text_option(
+    "--check",
+    "Compare with words kept before by -o FILE.json: exit code 1, and a line for each change, if they differ.",
+    metavar="FILE.json",
+)
+@flag_option("--fail-outside", "Exit code 1 if a word lies outside of its tensor.")
 @problem_options
 @outputs
 @gathered(launch=Launch, asked=Asked)
@@ -114,6 +124,7 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
     from ..kernels.explain import Question
+    from ..kernels.kept import read_kept
     from ..kernels.launches import ranking
     from ..kernels.walk.log import Log
     from ..progress import under_way
@@ -121,6 +132,7 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     problem, roles = meaning(asked.computes, given)
     kind = trace_format(asked.trace, script, asked.tune)
     log = None if asked.trace is None else Log()
+    kept = None if asked.check is None else read_kept(asked.check)
     question = Question(asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, log)
     own = launch.texts
     with under_way() as tell:
@@ -132,6 +144,7 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     parts = [part_of(answer) for answer in answers]
     ranked = asked.tune and launches == 1 and len(answers) > 1
     answer_all(parts, output, above=[ranking(answers), ""] if ranked else [], more=refusals(found.refused))
+    check(answers, asked, kept)
     if found.refused:
         sys.exit(1)
 
@@ -163,6 +176,20 @@ def explained(
         tell(f"explaining launch {number} of {len(launches)}")
         answers.add(launch_answers(launch, question))
     return len(launches), answers
+
+
+def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | None) -> None:
+    """Raise CheckError if words changed (--check), or if some lie outside of their tensors (--fail-outside)."""
+    from ..kernels.kept import changes
+
+    found = [] if kept is None else changes(kept, answers)
+    failed = [f"--check {asked.check}: {numbered(len(found), 'change')}", *("  " + line for line in found)]
+    failed = failed if found else []
+    if asked.fail_outside:
+        outside = [f"{a.kernel}: {name}" for a in answers for name, row in a.tensors.items() if row["outside_words"]]
+        failed += [f"--fail-outside: words outside of {', '.join(outside)}"] if outside else []
+    if failed:
+        raise CheckError("\n".join(failed))
 
 
 def part_of(answer: Explained) -> Part:

@@ -56,7 +56,8 @@ def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[t
     size = tensor.reach * tensor.word_bytes
     lines = [line for (who, way, line), r in requests.items() if who == name and way in ways and reaches_over(r, size)]
     return (
-        f"{name}: {counts} lie outside of its shape {tensor.shape}: a mask or a stride is wrong, or the shape is "
+        f"{name}: {counts} lie outside of its shape {tensor.shape} with strides {tensor.stride()}: a mask or a stride "
+        "is wrong, or the shape is "
         f"({'; '.join(dict.fromkeys(lines))})"
     )
 

@@ -47,7 +47,7 @@ SECTIONS = {
     "Floors": {"counting/floors.py": ["floor", "Floor"]},
     "Kernels": {
         "kernels/explain.py": ["explain", "Explained"], "kernels/ways.py": ["Way"],
-        "kernels/read/arguments.py": ["tensor"],
+        "kernels/read/arguments.py": ["tensor"], "kernels/prune.py": ["prune"],
     },
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},

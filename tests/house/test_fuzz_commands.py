@@ -19,6 +19,7 @@ COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}
 EXTRAS = GPU | {"plot", "explain"}  # they need a GPU or a package that may be missing
 ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
+ANSWERS["explain"] |= {1}  # --fail-outside
 ANSWERS["sweep"] = {0, 2, 3}  # 3: without Dask
 
 AXIS = ["4,8", "4:16:x2", "3:9:+3", "8,"]
@@ -112,6 +113,7 @@ POOLS = {
     ),
     "--trace": (["trace.csv", "trace.json"], fuzz.BAD_PATHS),
     "--script": ([], ["", "/no/such.py", "/", "\0"]),
+    "--check": ([], ["", "/no/such.json", "/", "\0", str(TESTS.parent / "README.md")]),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
     "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),

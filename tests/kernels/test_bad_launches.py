@@ -139,7 +139,7 @@ def test_a_tile_over_the_edge_is_a_note(iosim):
     """Every request has a word inside: a mask may be missing, so there is an answer."""
     found = iosim(*line_of({"arg X": "fp32[70]"}))
     assert found.exit_code == 0 and "100       0" in found.stdout
-    assert f"X: 30 words of its reads lie outside of its shape (70,): a mask or a stride is wrong, or the shape is ({LOADED})" in found.stderr  # fmt: skip
+    assert f"X: 30 words of its reads lie outside of its shape (70,) with strides (1,): a mask or a stride is wrong, or the shape is ({LOADED})" in found.stderr  # fmt: skip
 
 
 def test_parts_of_tensors_may_reach_over(iosim, tmp_path):

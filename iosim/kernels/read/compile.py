@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TypeGuard
 
 from ...errors import InputError, IosimError, MissingError
@@ -66,16 +67,22 @@ class Compilation:
     """A kernel with the arguments of one launch, for one target (`sm_90`)."""
 
     def __init__(
-        self, kernel: Kernel, given: Mapping[str, Value], target: str, num_warps: int, num_stages: int
+        self,
+        kernel: Kernel,
+        given: Mapping[str, Value],
+        target: str,
+        num_warps: int,
+        num_stages: int,
+        options: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
         kernel.check(given)
         self.kernel = kernel
         self.tensors = {name: t for name, v in given.items() if (t := as_tensor(v, f"argument {name}")) is not None}
         values = {name: Argument(self.tensors[name]) if name in self.tensors else v for name, v in given.items()}
         self.given = given
-        self._bind(values, target, {"num_warps": num_warps, "num_stages": num_stages})
+        self._bind(values, target, {"num_warps": num_warps, "num_stages": num_stages, **options})
 
-    def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, int]) -> None:
+    def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, Value]) -> None:
         """Specialise the kernel as the launcher does."""
         from triton.backends.compiler import GPUTarget
         from triton.compiler import ASTSource, make_backend
