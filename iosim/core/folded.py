@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, reduce
+from itertools import product
 from operator import mul
 from typing import TYPE_CHECKING, cast
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .typing import MaskLine, Shape, Size, SizeClasses, Watcher
+    from .typing import MaskLine, Shape, Size, SizeClasses, Visits, Watcher
 
 
 def unknown(name: str) -> property:
@@ -160,6 +161,16 @@ class Folded(Machine):
         factors += [group.moment(exponents) for group in dict.fromkeys(groups.values())]
         return reduce(mul, factors) if factors else 1
 
+    def occurrences(self, *tiles: Tile) -> Visits:
+        groups = self._groups
+        for tile in tiles:
+            groups = joined(tile, groups)
+        found: Visits = []
+        for rows in product(*(group.rows for group in dict.fromkeys(groups.values()))):
+            sizes = {tile: size for _, part in rows for tile, size in part.items() if tile in tiles}
+            found.append((reduce(mul, [times for times, _ in rows], 1), sizes))
+        return occurring(found)
+
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         outer = self._groups
         axis, extent = (length.length, length.extent) if isinstance(length, Tile) else (length, length)
@@ -220,6 +231,7 @@ def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
     if tile in groups:
         return groups
     span = cast(Span, tile)
+    groups = joined(span.tile, groups)  # it may itself be such a part
     group = Group(span.rows(groups[span.tile].rows), span.owners)
     return {**groups, **dict.fromkeys(group.tiles, group)}
 

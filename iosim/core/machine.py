@@ -24,7 +24,20 @@ from .shapes import described, product, same, shape_of
 
 if TYPE_CHECKING:
     from .tiling import Tiling
-    from .typing import Array, Input, MaskLine, ScheduleLike, ScheduleText, Shape, Size, Step, Watcher
+    from .typing import (
+        Array,
+        Input,
+        MaskLine,
+        Own,
+        Places,
+        ScheduleLike,
+        ScheduleText,
+        Shape,
+        Size,
+        Step,
+        Visits,
+        Watcher,
+    )
 
 
 class Tile:
@@ -40,15 +53,25 @@ class Tile:
         """The positions that the tile has room for in SRAM."""
         return self.size
 
+    @property
+    def places(self) -> Places:
+        """The positions, as NumPy indexes an axis."""
+        return slice(self.start, self.start + self.size)
+
 
 class Block:
-    """Words in SRAM. `shape` holds tiles and lengths. `block[tile]` is a part of the block and takes no more SRAM."""
+    """Words in SRAM. `shape` holds tiles and lengths. `block[tile]` is a part of the block and takes no more SRAM.
 
-    __slots__ = ("alive", "base", "depth", "name", "shape", "tensor", "value")
+    `own` and `sender` are those of the load or store that is under way (`Machine.load`).
+    """
+
+    __slots__ = ("alive", "base", "depth", "name", "own", "sender", "shape", "tensor", "value")
 
     def __init__(self, name: str, shape: Shape, tensor: Tensor | None, depth: int, base: Block | None = None):
         self.name, self.shape, self.tensor, self.depth, self.base = name, shape, tensor, depth, base
         self.alive = True
+        self.own: Own = False
+        self.sender: Tile | None = None
         self.value: Array | None = None
 
     def __getitem__(self, tile: Tile) -> Block:
@@ -103,10 +126,24 @@ class Machine:
             self._depth -= 1
         self._end_of_launch()
 
-    def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
-        """A new block, read from HBM. Axes without a tile are whole. Nothing is read if the line `where` is empty."""
+    def load(
+        self,
+        tensor: str,
+        *tiles: Tile,
+        where: MaskLine | None = None,
+        own: Own = False,
+        sender: Tile | None = None,
+    ) -> Block:
+        """A new block, read from HBM. Axes without a tile are whole. Nothing is read if the line `where` is empty.
+
+        Where the fast memory is that of a GPU among others, `own` says that the words lie there already: all of them,
+        or those that a tuple of tiles selects. They take room, and do not move. An empty tuple says that words come
+        although they lie here. `sender` is the GPU that the words come from, if it is not the one that has them at
+        home.
+        """
         block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
-        words = self.total(block.shape, where)
+        block.own, block.sender = own, sender
+        words = self._moving(tensor, block.shape, where, own)
         for watcher in self.watchers:
             watcher.load(block, tensor, words)
         self._fetch(block, tensor, where)
@@ -124,13 +161,14 @@ class Machine:
         if len(given) == len(inputs):
             self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
 
-    def store(self, block: Block, tensor: str, *tiles: Tile) -> None:
-        """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape."""
+    def store(self, block: Block, tensor: str, *tiles: Tile, own: Own = False) -> None:
+        """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape. With
+        `own` the words stay in this GPU's memory, as those of `load`."""
         self._check(block)
         shape = shape_of(tensor, tiles, self.tensors, self.p)
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
             raise ScheduleError(f"block {block.name} has not the shape of {tensor}{described(shape)}")
-        words = self.total(shape)
+        block.own, words = own, self._moving(tensor, shape, None, own)
         for watcher in self.watchers:
             watcher.store(block, tensor, words)
         self._put(block, tensor)
@@ -156,6 +194,17 @@ class Machine:
         if where is not None and not where.any:
             return 0
         return product(x.size if isinstance(x, Tile) else x for x in shape)
+
+    def _moving(self, tensor: str, shape: Shape, where: MaskLine | None, own: Own) -> Size:
+        """The words of a shape that move: those that do not lie here already."""
+        if own is True:
+            return 0
+        words = self.total(shape, where)
+        return words - self.total(shape_of(tensor, own, self.tensors, self.p)) if own else words
+
+    def occurrences(self, *tiles: Tile) -> Visits:
+        """What this event stands for: how often it happens, and with which sizes of these tiles."""
+        return [(1, {tile: tile.size for tile in tiles})]
 
     def _fetch(self, block: Block, tensor: str, where: MaskLine | None) -> None: ...
 

@@ -11,13 +11,12 @@ from ..errors import ScheduleError
 from .machine import Block, Machine, Tile
 from .problem import Attention
 from .rounding import rounder
+from .shapes import shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from .typing import Array, Arrays, Input, MaskLine, Shape, Size, Step, Watcher
-
-    Slice = slice[int, Size, None]
+    from .typing import Array, Arrays, Input, MaskLine, Places, Shape, Size, Step, Watcher
 
 NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
 
@@ -26,9 +25,10 @@ class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are added to it.
 
     New blocks and unwritten HBM hold NaN. A step cannot write to its inputs. ScheduleError is raised if a loop claims
-    to be parallel and one iteration touches what another one stored. With `double` everything is computed in float64.
-    Without it each array has its own type. NumPy has no bf16 and no fp8: their values are kept as float32, and every
-    load, store and step rounds them.
+    to be parallel and one iteration touches what another one stored. It is raised too if an iteration receives words
+    that lie in its own memory, or takes for its own (`Machine.load`) what lies in that of another. With `double`
+    everything is computed in float64. Without it each array has its own type. NumPy has no bf16 and no fp8: their
+    values are kept as float32, and every load, store and step rounds them.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
@@ -36,6 +36,7 @@ class Numeric(Machine):
         self.hbm, self.double = dict(hbm), double
         self._turn: tuple[int, int] | None = None
         self._owners: dict[str, NDArray[np.int64]] = {}
+        self._homes: dict[str, NDArray[np.int64]] = {}
         self._loops = 0
 
     def _dtype(self, name: str) -> DTypeLike:
@@ -63,7 +64,7 @@ class Numeric(Machine):
             self.hbm[tensor] = np.full(self.p.shape(spec), fill, self._dtype(self.p.hbm_type(spec)))
         return self.hbm[tensor]
 
-    def _claim(self, tensor: str, index: tuple[Slice, ...], stores: bool) -> None:
+    def _claim(self, tensor: str, index: tuple[Places, ...], stores: bool) -> None:
         if self._turn is None:
             return
         if tensor not in self._owners:
@@ -73,6 +74,23 @@ class Numeric(Machine):
             raise ScheduleError(f"this parallel loop is not parallel: two iterations touch the same part of {tensor}")
         if stores:
             owners[index] = self._turn[1]
+
+    def _at_home(self, block: Block, tensor: str) -> None:
+        """Note which iteration, a GPU, has the words of a block in its memory. ScheduleError if what is taken for its
+        own is not, or if it receives what is."""
+        if self._turn is None or block.own == () or not (block.own or tensor in self._homes):
+            return
+        if tensor not in self._homes:
+            self._homes[tensor] = np.full(self.array(tensor).shape, -1)
+        homes, here, held = self._homes[tensor], self._turn[1], 0
+        if block.own:
+            own = shape_of(tensor, block.own, self.tensors, self.p) if isinstance(block.own, tuple) else block.shape
+            part = homes[slices(own)]
+            if ((part != -1) & (part != here)).any():
+                raise ScheduleError(f"{tensor} is taken for its own by an iteration, and by another one before it")
+            homes[slices(own)], held = here, part.size
+        if (homes[slices(block.shape)] == here).sum() > held:
+            raise ScheduleError(f"an iteration receives words of {tensor} that lie in its own memory: say own=")
 
     def _new(self, block: Block) -> Array:
         shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
@@ -99,12 +117,14 @@ class Numeric(Machine):
         if where is None or where.any:
             index = slices(block.shape)
             self._claim(tensor, index, stores=False)
+            self._at_home(block, tensor)
             block.value[...] = self.array(tensor)[index]
             self._round(block)
 
     def _put(self, block: Block, tensor: str) -> None:
         index = slices(block.shape)
         self._claim(tensor, index, stores=True)
+        self._at_home(block, tensor)
         self.array(tensor)[index] = self._rounded(value_of(block), self.p.hbm_type(self.tensors[tensor]))
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
@@ -127,9 +147,9 @@ class Numeric(Machine):
         super()._apply(step, outputs, tuple(shaped))
 
 
-def slices(shape: Shape) -> tuple[Slice, ...]:
-    """The slices of a tensor that a block of this shape covers."""
-    return tuple(slice(x.start, x.start + x.size) if isinstance(x, Tile) else slice(0, x) for x in shape)
+def slices(shape: Shape) -> tuple[Places, ...]:
+    """The indices of the part of a tensor that a block of this shape covers."""
+    return tuple(x.places if isinstance(x, Tile) else slice(0, x) for x in shape)
 
 
 def value_of(block: Block) -> Array:

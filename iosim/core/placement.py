@@ -26,7 +26,7 @@ from .watchers import Footprint
 if TYPE_CHECKING:
     from .problem import Attention
     from .tiling import Tiling
-    from .typing import Input, MaskLine, ScheduleLike, ScheduleText, Shape, Size, Step
+    from .typing import Input, MaskLine, Own, ScheduleLike, ScheduleText, Shape, Size, Step
 
 MOST_NAMES = 8  # tried in all combinations for a launch; further names stay in shared memory
 
@@ -138,8 +138,10 @@ class Placing(Unsummed):
         finally:
             self._loops.pop()
 
-    def load(self, tensor: str, *tiles: Tile, where: MaskLine | None = None) -> Block:
-        block = super().load(tensor, *tiles, where=where)
+    def load(
+        self, tensor: str, *tiles: Tile, where: MaskLine | None = None, own: Own = False, sender: Tile | None = None
+    ) -> Block:
+        block = super().load(tensor, *tiles, where=where, own=own, sender=sender)
         self._known[block].loaded = self._known[block].shared = True
         return block
 

@@ -25,6 +25,12 @@ Shape = tuple[Tile | Size, ...]
 """The dimensions of a block or a tensor: a tile of an axis, or a length."""
 SizeClasses = list[tuple[Size, dict[Tile, Size]]]
 """Rows (times, {tile: size}): sizes that some tiles have together, and how many times."""
+Visits = SizeClasses
+"""What an event of a machine stands for, in such rows."""
+Places = slice[int, Size, None] | NDArray[np.int64]
+"""Positions of an axis, as NumPy indexes it."""
+Own = bool | tuple[Tile, ...]
+"""What of a block lies in this memory already: all, nothing, or the part that tiles select."""
 
 Array = NDArray[np.floating]  # type: ignore[explicit-any]  # NumPy's own alias holds an Any
 """The values of a tensor or of a block."""

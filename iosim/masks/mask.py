@@ -198,7 +198,13 @@ class BoundMask(Generic[S]):
         """Booleans (rows x keys) of the tokens from (x0, y0), True where visible."""
         import numpy as np
 
-        x, y = x0 + np.arange(rows)[:, None], y0 + np.arange(keys)[None, :]
+        return self.visible_at(x0 + np.arange(rows), y0 + np.arange(keys))
+
+    def visible_at(self, queries: NDArray[np.int64], keys: NDArray[np.int64]) -> Bools:
+        """Booleans (queries x keys) of the tokens at these positions, True where visible."""
+        import numpy as np
+
+        x, y = queries[:, None], keys[None, :]
         i, j = x // self.rows_q, y // self.rows_k
 
         def sees(atom: Atom) -> Test:
@@ -206,7 +212,7 @@ class BoundMask(Generic[S]):
                 return atom.sees(x, y, 0, self._numbers(atom.file))
             return atom.sees(i, j, 0) if atom.tiles else atom.sees(x, y, self.shift)
 
-        return np.broadcast_to(evaluate(self.mask.expr, sees, joined), (rows, keys)).copy()
+        return np.broadcast_to(evaluate(self.mask.expr, sees, joined), (len(queries), len(keys))).copy()
 
     def _numbers(self, file: MaskFile) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]:
         """The numbers of a file as a function of positions of tokens."""

@@ -1,0 +1,75 @@
+"""Three levels of memory: a step of an outer run is a schedule of the level below, counted by the folded machine.
+
+To one GPU the memories of the others are the slow memory, and its own is the fast one. Inside it, its own memory is the
+slow one, and the SRAM of a thread block the fast one. The outer run moves the words of the links. Each of its steps
+may be a schedule inside a GPU, which moves words of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from .folded import Folded
+from .watchers import Traffic, Watcher
+
+if TYPE_CHECKING:
+    from .machine import Block, Machine
+    from .problem import Attention
+    from .tiling import Tiling
+    from .typing import Input, ScheduleLike, Size, Step
+
+    Below = Callable[[Machine, Step, tuple[Block, ...], tuple[Input, ...]], "Iterable[Run]"]
+
+
+class Run(NamedTuple):
+    """A run at the level below: how often it happens, and what is run. `times` may be 0."""
+
+    times: Size
+    schedule: ScheduleLike
+    problem: Attention
+    tiling: Tiling
+
+
+class Inside(Watcher):
+    """The words that the steps of a run move at the level below, over all heads and visits.
+
+    `below(machine, step, outputs, inputs)` says which schedules an event of a step stands for there; none for a step
+    that is no schedule. `machine.occurrences` tells it how often the event happens, and with which sizes.
+    """
+
+    def __init__(self, below: Below):
+        self.below = below
+        self.tensors: dict[str, tuple[Size, Size]] = {}
+        """{tensor: (words read, words written)}."""
+        self.bytes: Size = 0
+        """Bytes read and written."""
+        self._known: dict[tuple[object, ...], tuple[Traffic, int]] = {}
+
+    @property
+    def total(self) -> Size:
+        """Words read and written, of all tensors."""
+        return sum(reads + writes for reads, writes in self.tensors.values())
+
+    def start(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        for run in self.below(self.machine, step, outputs, inputs):
+            traffic, moved = self._counted(run)
+            times = run.times * run.problem.instances
+            self.bytes = self.bytes + times * moved
+            for name, (reads, writes) in traffic.tensors.items():
+                before = self.tensors.get(name, (0, 0))
+                self.tensors[name] = before[0] + times * reads, before[1] + times * writes
+
+    def _counted(self, run: Run) -> tuple[Traffic, int]:
+        """The traffic of one head of a run, and its bytes."""
+        key = run[1:]
+        if key not in self._known:
+            traffic, p = Traffic(), run.problem
+            machine = Folded(p, traffic).run(run.schedule, run.tiling)
+            widths = {name: p.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
+            moved = sum(int(r + w) * widths[name] for name, (r, w) in traffic.tensors.items())
+            self._known[key] = traffic, moved
+        return self._known[key]

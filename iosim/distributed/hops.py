@@ -1,0 +1,294 @@
+"""The visits of a ring: which rows and keys of two GPUs meet, under a mask and a layout of the tokens.
+
+A ring has R GPUs with equal shards. A visit (r, s) is the rows of GPU r with the keys of GPU s. Visits that are alike
+form one class, so that a ring of thousands of GPUs is counted at once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ..core.problem import DENSE, with_mask
+from ..core.tiling import Tiling
+from ..errors import InputError
+from ..masks.between import between
+from ..masks.counts import strip_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from ..core.problem import Attention
+    from ..core.typing import Bools
+    from ..core.typing import Mask as AnyMask
+    from ..masks.mask import BoundMask, Mask
+
+    Positions = NDArray[np.int64]
+
+LAYOUTS = ("blocks", "zigzag", "striped")
+MOST_PAIRS_OF_GPUS = 2**20
+MOST_PAIRS = 2**26  # of tokens that are looked at one by one: about a second
+
+
+class Visit(NamedTuple):
+    """The part of a visit in which something is visible: its rows, its keys, its visible pairs, and their mask."""
+
+    rows: int
+    keys: int
+    pairs: int
+    mask: AnyMask
+
+
+NOTHING = Visit(0, 0, 0, DENSE)
+
+
+def strip_visit(rows: int, keys: int, low: int, high: int) -> Visit:
+    """The visit of rows x keys whose visible pairs are low <= y - x <= high. Rows and keys that see nothing, or that
+    nothing sees, are left out at both ends."""
+    x0, x1 = max(0, -high), min(rows - 1, keys - 1 - low)
+    y0, y1 = max(0, low), min(keys - 1, rows - 1 + high)
+    if low > high or x0 > x1 or y0 > y1:
+        return NOTHING
+    pairs = below(rows, keys, high) - below(rows, keys, low - 1)
+    seen, shown = x1 - x0 + 1, y1 - y0 + 1
+    return Visit(seen, shown, pairs, between(low + x0 - y0, high + x0 - y0, seen, shown))
+
+
+def below(rows: int, keys: int, high: int) -> int:
+    """The pairs of rows x keys with y - x <= high: row x has min(keys, x + high + 1) of them, if that is positive."""
+    first, full = max(0, -high), max(0, keys - 1 - high)  # rows before `first` have none, rows from `full` on have all
+    full = min(rows, full)
+    first = min(first, full)
+    rising = full - first
+    return rising * (first + high + 1) + rising * (rising - 1) // 2 + (rows - full) * keys
+
+
+@dataclass(frozen=True)
+class Hops:
+    """The visits of a ring of `ring` GPUs for a problem whose tokens have a layout.
+
+    `strip` is the mask as low <= y - x <= high; None for a mask that is looked at pair by pair.
+    """
+
+    problem: Attention
+    ring: int
+    layout: str
+    strip: tuple[int, int] | None
+
+    @property
+    def rows(self) -> int:
+        """Query tokens of a GPU."""
+        return self.problem.N // self.ring
+
+    @property
+    def keys(self) -> int:
+        """Key tokens of a GPU."""
+        return self.problem.Nk // self.ring
+
+    def visit(self, r: int, s: int) -> Visit:
+        """What the rows of GPU r see of the keys of GPU s."""
+        if self.strip is None:
+            return self._looked_at(r, s)
+        if not self._by_distance:
+            low, high = self.strip
+            offset = s * self.keys - r * self.rows
+            return strip_visit(self.rows, self.keys, low - offset, high - offset)
+        return self._at(s - r)
+
+    @property
+    def _by_distance(self) -> bool:
+        """Whether a visit follows from s - r alone."""
+        return self.strip is not None and (self.rows == self.keys or self._dense)
+
+    @property
+    def _dense(self) -> bool:
+        return self.problem.mask is DENSE
+
+    def _at(self, distance: int) -> Visit:
+        """The visit of GPUs r and s = r + distance."""
+        if distance not in self._known:
+            self._known[distance] = LAYOUT[self.layout](self, distance)
+        return self._known[distance]
+
+    @cached_property
+    def _known(self) -> dict[int, Visit]:
+        return {}
+
+    # ------------------------------------------------------------ all visits at once
+
+    @cached_property
+    def others(self) -> list[tuple[int, Visit]]:
+        """(how often, visit) for the visits of different GPUs."""
+        return [(n, v) for n, v, other in self._classes if other]
+
+    @cached_property
+    def own(self) -> list[tuple[int, Visit]]:
+        """(how often, visit) for the visits of a GPU to its own keys."""
+        return [(n, v) for n, v, other in self._classes if not other]
+
+    @cached_property
+    def _classes(self) -> list[tuple[int, Visit, bool]]:
+        found: Counter[tuple[Visit, bool]] = Counter()
+        for times, visit, other in self._all():
+            found[visit, other] += times
+        return [(times, visit, other) for (visit, other), times in found.items()]
+
+    def _all(self) -> Iterator[tuple[int, Visit, bool]]:
+        R = self.ring
+        if self._by_distance and (self._dense or self.layout == "zigzag"):  # only the sign of s - r matters
+            yield R, self._at(0), False
+            if R > 1:
+                yield R * (R - 1) // 2, self._at(-1), True
+                yield R * (R - 1) // 2, self._at(1), True
+        elif self._by_distance:
+            for distance in range(1 - R, R):
+                yield R - abs(distance), self._at(distance), distance != 0
+        else:
+            if R * R > MOST_PAIRS_OF_GPUS:
+                raise InputError("--ranks", R, f"at most 1024 under --mask {self.problem.mask} here", "try fewer")
+            for r in range(R):
+                for s in range(R):
+                    yield 1, self.visit(r, s), r != s
+
+    def of_row(self, r: int) -> list[Visit]:
+        """The visits of GPU r to all GPUs, its own included."""
+        return [self.visit(r, s) for s in range(self.ring)]
+
+    @cached_property
+    def pairs(self) -> list[int]:
+        """The visible pairs of each GPU: its work."""
+        R = self.ring
+        if self._by_distance and self._dense:
+            return [R * self._at(0).pairs] * R
+        if self._by_distance and self.layout == "zigzag":
+            own, early, late = (self._at(distance).pairs for distance in (0, -1, 1))
+            return [own + r * early + (R - 1 - r) * late for r in range(R)]
+        return self._summed("pairs")
+
+    @cached_property
+    def needed(self) -> list[int]:
+        """The keys of other GPUs that the rows of each GPU see."""
+        R = self.ring
+        if self._by_distance and (self._dense or self.layout == "zigzag"):
+            early, late = (self._at(distance).keys for distance in (-1, 1)) if R > 1 else (0, 0)
+            return [r * early + (R - 1 - r) * late for r in range(R)]
+        total = self._summed("keys")
+        return [total[r] - self.visit(r, r).keys for r in range(R)]
+
+    def _summed(self, field: str) -> list[int]:
+        """A number of each visit, summed over the visits of each GPU."""
+        R = self.ring
+        if not self._by_distance:
+            return [sum(getattr(visit, field) for visit in self.of_row(r)) for r in range(R)]
+        before = [0]
+        for distance in range(1 - R, R):
+            before.append(before[-1] + getattr(self._at(distance), field))
+        return [before[2 * R - 1 - r] - before[R - 1 - r] for r in range(R)]
+
+    # ------------------------------------------------------------ token by token
+
+    def tokens(self, r: int, length: int) -> Positions:
+        """The positions in the sequence of the `length` / R tokens of GPU r, in their order there."""
+        import numpy as np
+
+        n = length // self.ring
+        if self.layout == "zigzag":
+            half, late = n // 2, 2 * self.ring - 1 - r
+            return np.concatenate([np.arange(c * half, (c + 1) * half) for c in (r, late)])
+        return np.arange(n) * self.ring + r if self.layout == "striped" else np.arange(r * n, (r + 1) * n)
+
+    def order(self, length: int) -> Positions:
+        """The positions of all tokens, GPU after GPU."""
+        import numpy as np
+
+        if self.layout == "blocks":
+            return np.arange(length)
+        return np.concatenate([self.tokens(r, length) for r in range(self.ring)])
+
+    def visible(self, r: int, s: int) -> Bools:
+        """Booleans (rows x keys) of a visit, True where visible."""
+        return self.visible_at(self.tokens(r, self.problem.N), self.tokens(s, self.problem.Nk))
+
+    def visible_at(self, queries: Positions, keys: Positions) -> Bools:
+        """Booleans (queries x keys) of tokens at these positions, True where visible."""
+        import numpy as np
+
+        if self.problem.mask is DENSE:
+            return np.ones((len(queries), len(keys)), bool)
+        return self._bound.visible_at(queries, keys)
+
+    @cached_property
+    def _bound(self) -> BoundMask:
+        return cast("BoundMask", self.problem.mask.bind(self.problem, Tiling(1, 1)))
+
+    def _looked_at(self, r: int, s: int) -> Visit:
+        """A visit under any mask of tokens, pair by pair. The schedule inside visits all its rows and keys."""
+        p = self.problem
+        if p.N * p.Nk > MOST_PAIRS:
+            allowed = f"at most {MOST_PAIRS} pairs of tokens to look at one by one"
+            raise InputError("--mask", f"{p.mask} in layout {self.layout}", allowed, "causal and window have formulas")
+        if (r, s) not in self._seen:
+            seen = self.visible(r, s)
+            rows, keys, pairs = int(seen.any(axis=1).sum()), int(seen.any(axis=0).sum()), int(seen.sum())
+            self._seen[r, s] = Visit(rows, keys, pairs, DENSE)
+        return self._seen[r, s]
+
+    @cached_property
+    def _seen(self) -> dict[tuple[int, int], Visit]:
+        return {}
+
+
+# ---------------------------------------------------------------- the visit of GPUs at a distance, by layout
+
+
+def in_blocks(hops: Hops, distance: int) -> Visit:
+    """Shards one after the other: keys of GPU r + distance lie distance * n tokens later."""
+    low, high = cast("tuple[int, int]", hops.strip)
+    offset = distance * hops.keys
+    return strip_visit(hops.rows, hops.keys, low - offset, high - offset)
+
+
+def in_stripes(hops: Hops, distance: int) -> Visit:
+    """Token i of GPU r is token i R + r of the sequence, so y - x = distance + R (j - i)."""
+    low, high = cast("tuple[int, int]", hops.strip)
+    return strip_visit(hops.rows, hops.keys, -((distance - low) // hops.ring), (high - distance) // hops.ring)
+
+
+def in_zigzag(hops: Hops, distance: int) -> Visit:
+    """GPU r has chunks r and 2R - 1 - r, half a shard each. Causal: all rows see the early chunk of a GPU before r;
+    the late rows see both chunks of a GPU after r; a GPU's own two chunks are in order, so their mask is causal."""
+    rows, keys = hops.rows, hops.keys
+    if hops.problem.mask is DENSE:
+        return in_blocks(hops, distance)
+    if distance == 0:
+        return strip_visit(rows, keys, -rows, 0)
+    rows, keys = (rows, keys // 2) if distance < 0 else (rows // 2, keys)
+    return Visit(rows, keys, rows * keys, DENSE)
+
+
+LAYOUT = {"blocks": in_blocks, "striped": in_stripes, "zigzag": in_zigzag}
+
+
+def hops_of(problem: Attention, ring: int, layout: str) -> Hops:
+    """The visits of a ring. Only zigzag needs a mask that it is made for; any other is looked at pair by pair."""
+    N, Nk = problem.N, problem.Nk
+    if problem.mask is DENSE:
+        strip: tuple[int, int] | None = (-2 * (N + Nk), 2 * (N + Nk))
+    else:
+        found = strip_of(cast("Mask", problem.mask).expr, N, Nk, Nk - N)
+        tokens = found is not None and not problem.mask.tile_units
+        strip = cast("tuple[int, int]", tuple(found)) if tokens and found is not None else None
+    if layout == "zigzag" and problem.mask is not DENSE and (strip != (-N, 0) or Nk != N):
+        strip = None
+    if layout == "striped" and problem.mask is not DENSE and Nk != N:
+        strip = None
+    return Hops(problem, ring, layout, strip)
+
+
+def unmasked(hops: Hops) -> Hops:
+    """The same ring without a mask: all that a ring sends which does not look at it."""
+    return hops_of(with_mask(hops.problem), hops.ring, hops.layout)

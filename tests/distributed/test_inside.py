@@ -1,0 +1,112 @@
+"""The schedules inside a GPU, proven as all schedules are, and the words that an outer run counts of them."""
+
+import random
+
+import numpy as np
+import pytest
+
+from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim.core.levels import Inside
+from iosim.core.machine import Tile
+from iosim.core.problem import DENSE
+from iosim.core.unrolled import Unrolled
+from iosim.cuda.machine import why_not
+from iosim.distributed.inside import FIRST, HOP, INNER, Below
+from iosim.distributed.schedules import SCHEMES
+from iosim.masks import parse_mask
+from iosim.search.best import footprint
+from iosim.studies.check import same_counts
+
+MASKS = ["dense", "causal", "window:3", "causal&window:2"]
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("schedule", [one.schedule for one in INNER.values()], ids=lambda s: s.name)
+def test_three_ways(schedule, mask):
+    rng = random.Random(schedule.name + mask)
+    for seed in range(6):
+        N, Nk, rows_q, rows_k = (rng.randint(1, 20) for _ in range(4))
+        p, t = (
+            Attention(N, rng.randint(1, 5), Nk=Nk, dv=rng.randint(1, 5), mask=parse_mask(mask)),
+            Tiling(rows_q, rows_k),
+        )
+        whole = Tile(N, N, 0, 0), Tile(Nk, Nk, 0, 0)
+        visible = None if p.mask is DENSE else p.mask.bind(p, t).part(*whole).array()
+        hbm, traffics, room = (
+            schedule.example(np.random.default_rng(seed), p, visible),
+            [Traffic() for _ in "abc"],
+            Capacity(),
+        )
+        machine = Numeric(p, hbm, traffics[0], room).run(schedule, t)
+        Machine(p, traffics[1]).run(schedule, t)
+        Folded(p, traffics[2]).run(schedule, t)
+        for name, array in schedule.answer(hbm, p, visible).items():
+            np.testing.assert_allclose(machine.array(name), array, atol=1e-12)
+        assert traffics[0].tensors == traffics[1].tensors and same_counts(traffics[1].tensors, traffics[2].tensors)
+        assert same_counts(schedule.exact_traffic(p.tiled(t, schedule.skips), t), traffics[2].tensors)
+        assert footprint(schedule, p, t).peak_words == schedule.footprint(p, t) >= room.peak_words
+
+
+def test_they_can_be_written_as_cuda():
+    assert [why_not(one.schedule) for one in INNER.values()] == [""] * len(INNER)
+
+
+def test_hops_one_after_the_other_are_attention():
+    """A first hop and three more over parts of the keys leave the attention to all keys."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.normal(size=(9, 4)), rng.normal(size=(20, 4)), rng.normal(size=(20, 3))
+    state = {}
+    for hop in range(4):
+        part = slice(5 * hop, 5 * hop + 5)
+        p, schedule = Attention(9, 4, Nk=5, dv=3), HOP if hop else FIRST
+        machine = Numeric(p, {"Q": q, "K": k[part], "V": v[part], **state}).run(schedule, Tiling(4, 2))
+        state = {name: machine.array(name) for name in "Olm"}
+    whole = Numeric(Attention(9, 4, Nk=20, dv=3), {"Q": q, "K": k, "V": v}).run(FIRST, Tiling(4, 2))
+    for name in "Olm":
+        np.testing.assert_allclose(state[name], whole.array(name))
+
+
+@pytest.mark.parametrize("mask", [*MASKS, "global:3"])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_words_inside_are_the_same_folded_and_unrolled(name, mask):
+    scheme, p = SCHEMES[name], Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
+    for t in [t for P in (1, 2, 4) for t in scheme.splits(p, P)]:
+        found = [Inside(Below(t, 400)) for _ in range(2)]
+        for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+            machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
+        assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
+
+
+def test_the_words_inside_a_ring_by_hand():
+    """Q is read P times; O, l, m are read P - 1 times and written P times; a query tile reads all keys of a shard."""
+    P, n, d, H = 4, 8, 3, 2
+    (t,) = SCHEMES["ring"].splits(Attention(P * n, d, heads=H), P)
+    below, watcher = Below(t, 10**6), Inside(Below(t, 10**6))
+    below._tiles = watcher.below._tiles = lambda schedule, p: Tiling(4, 2)
+    Folded(t.run, watcher).run(SCHEMES["ring"].bind(t), SCHEMES["ring"].tiling(t))
+    rows = P * n * H
+    assert watcher.tensors == {
+        "Q": (P * rows * d, 0),
+        "K": (P * rows // 4 * n * d, 0),
+        "V": (P * rows // 4 * n * d, 0),
+        "O": ((P - 1) * rows * d, P * rows * d),
+        "l": ((P - 1) * rows, P * rows),
+        "m": ((P - 1) * rows, P * rows),
+    }
+
+
+def test_the_merges_of_a_mesh_by_hand():
+    """Each of b - 1 parts that a GPU receives is merged once into O and LSE of its rows."""
+    (t,) = (t for t in SCHEMES["mesh"].splits(Attention(32, 3, heads=2), 8) if t.keys_apart == 4)
+    watcher = Inside(Below(t, 10**6))
+    Folded(t.run, watcher).run(SCHEMES["mesh"].bind(t), SCHEMES["mesh"].tiling(t))
+    merges = 3 * 32 * 2
+    assert watcher.tensors["LSE"] == (merges, merges) and watcher.tensors["Opart"] == (merges * 3, 0)
+
+
+def test_nothing_fits():
+    from iosim import InputError
+
+    (t,) = SCHEMES["ring"].splits(Attention(8, 64), 2)
+    with pytest.raises(InputError, match="flash2-first-hop"):
+        Folded(t.run, Inside(Below(t, 100))).run(SCHEMES["ring"].bind(t), SCHEMES["ring"].tiling(t))
