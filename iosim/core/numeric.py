@@ -27,8 +27,9 @@ class Numeric(Machine):
     New blocks and unwritten HBM hold NaN. A step cannot write to its inputs. ScheduleError is raised if a loop claims
     to be parallel and one iteration touches what another one stored. It is raised too if an iteration receives words
     that lie in its own memory, or takes for its own (`Machine.load`) what lies in that of another. With `double`
-    everything is computed in float64. Without it each array has its own type. NumPy has no bf16 and no fp8: their
-    values are kept as float32, and every load, store and step rounds them.
+    everything is computed in float64. Without it each array has its own type. A step computes in float32, as a kernel
+    does, and its result is rounded once. So blocks of fp16, bf16 and fp8 hold rounded values as float32, and so do
+    tensors of bf16 and fp8.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
@@ -96,7 +97,8 @@ class Numeric(Machine):
         shape = tuple(x.size if isinstance(x, Tile) else x for x in block.shape)
         if block.tensor is not None and block.tensor.kind == "index":
             return np.full(shape, -1, np.int32)
-        return np.full(shape, np.nan, self._dtype(self._type(block)))
+        kind = self._dtype(self._type(block))
+        return np.full(shape, np.nan, np.float32 if kind is np.float16 else kind)
 
     def _rounded(self, array: Array, dtype: str) -> Array:
         step = None if self.double else rounder(dtype)
@@ -132,9 +134,6 @@ class Numeric(Machine):
             if block.value is None and block.base is None:
                 block.value = self._new(block)
         arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
-        arrays = [
-            array.astype(np.float32) if array.dtype == np.float16 else array for array in arrays
-        ]  # GPUs multiply fp16 exactly and add in fp32
         for array in arrays:
             array.flags.writeable = False
         with np.errstate(over="ignore"):

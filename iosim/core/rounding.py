@@ -1,4 +1,4 @@
-"""Rounding to bf16 and fp8, which NumPy lacks: their values are kept as float32. NumPy is loaded on the first call."""
+"""Rounding of float32 to narrower types, as at the end of a kernel's step. NumPy is loaded on the first call."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def to_bf16(x: Array) -> Array:
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
     return np.where(np.isfinite(x), rounded.astype(np.uint32).view(np.float32).reshape(np.shape(x)), x)
+
+
+def to_fp16(x: Array) -> Array:
+    """Float32 rounded to fp16, and kept as float32: to the nearest, ties to even. What is too large is infinite."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        return np.asarray(x, np.float16).astype(np.float32)
 
 
 def to_e4m3(x: Array) -> Array:
@@ -58,9 +66,9 @@ def of_e4m3_bits(bits: NDArray[np.uint8]) -> Array:
     return np.where(bits & 127 == 127, np.nan, np.where(bits & 128, -size, size)).astype(np.float32)
 
 
-ROUNDED: dict[str, Callable[[Array], Array]] = {"bf16": to_bf16, "fp8": to_e4m3}
+ROUNDED: dict[str, Callable[[Array], Array]] = {"fp16": to_fp16, "bf16": to_bf16, "fp8": to_e4m3}
 
 
 def rounder(dtype: str) -> Callable[[Array], Array] | None:
-    """The rounding of a type that is carried as float32; None for a type that NumPy has."""
+    """The rounding of a type that is carried as float32; None for a type that NumPy computes in."""
     return ROUNDED.get(dtype)

@@ -1,12 +1,13 @@
 """The inputs of a job's kernels, and the errors of their outputs.
 
-Softmax attention is judged against a baseline of the same precision (oracles/accuracy.py), and by its bias. Outputs of
-other schedules are judged by the roundings that each of their words had.
+The error of softmax attention is judged by a baseline of the same precision (oracles/accuracy.py), that of other
+schedules by the roundings that each of their words had. The bias of all of them is judged by the same steps in NumPy
+(same_steps.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from . import device
 from .arrays import DeviceArray, DeviceArrays
 from .jobs import KernelJob, ScheduleJob, runner
 from .notes import OutputErrors
+from .same_steps import slope_of_job
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,8 +119,7 @@ def rounded_on_host(array: NDArray[np.float64], dtype: str) -> Array:
 
 
 def output_errors(job: ScheduleJob, scale: float = 1.0) -> OutputErrors:
-    """The largest error of some heads, and the largest that is allowed; for softmax attention also the bias. Outputs
-    start as NaN."""
+    """The largest error and bias of some heads, and the largest that are allowed. Outputs start as NaN."""
     schedule = find(job.name)
     if is_plain(schedule, job.problem):
         return plain_errors(job, scale)
@@ -128,10 +129,33 @@ def output_errors(job: ScheduleJob, scale: float = 1.0) -> OutputErrors:
 def plain_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     """The errors of attention on Q, K and V."""
     p, inputs = job.problem, inputs_of(job, scale)
-    output = runner(job).run(inputs)[0]["O"].reshape(p.instances, p.N, p.dv)
+    outputs = runner(job).run(inputs)[0]
+    output = outputs["O"].reshape(p.instances, p.N, p.dv)
     kv = [head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads) for head in range(p.instances)]
     heads = {head: (inputs["Q"][head], inputs["K"][kv[head]], inputs["V"][kv[head]]) for head in checked(p)}
-    return judged(job, output, heads, heads)
+    return {**judged(job, output, heads, heads), **biased(job, outputs, lambda head: plain_hbm(p.packed, inputs, head))}
+
+
+def plain_hbm(p: Attention, inputs: DeviceArrays, head: int) -> Arrays:
+    """Q, K and V of a head of a packed problem, as NumPy arrays."""
+    kv = head // p.heads * p.kv_heads + head % p.heads // (p.heads // p.kv_heads)
+    q = inputs["Q"].reshape(p.instances, p.N, p.d)
+    arrays = {"Q": q[head], "K": inputs["K"][kv], "V": inputs["V"][kv]}
+    return {name: np.asarray(device.on_host(array), np.float32) for name, array in arrays.items()}
+
+
+def biased(
+    job: ScheduleJob, outputs: DeviceArrays, hbm_of: Callable[[int], Arrays], names: Sequence[str] = ("O",)
+) -> OutputErrors:
+    """The bias of outputs against the same steps in NumPy, and the largest that is allowed; nothing if that run would
+    take too long."""
+    p, cores = job.problem.packed, [launch["tensor_cores"] for launch in runner(job).launches]
+
+    def output_of(name: str, head: int, like: Array) -> Array:
+        return np.asarray(device.on_host(outputs[name].reshape(p.instances, *like.shape)[head]), np.float64)
+
+    found = slope_of_job(job, cores, names, hbm_of, output_of)
+    return {} if found is None else {"bias": min(found.bias, 1e300), "allowed_bias": found.allowed_bias}
 
 
 def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
@@ -139,7 +163,8 @@ def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
     scaled word to the type of Q, and so does the baseline."""
     p, xp = job.problem.packed, device.cupy()
     _, inputs, instances = example_of(job, scale)
-    output = runner(job).run(on_device(inputs))[0]["O"].reshape(p.instances, p.N, p.dv)
+    outputs = runner(job).run(on_device(inputs))[0]
+    output = outputs["O"].reshape(p.instances, p.N, p.dv)
     softmax_inputs = find(job.name).softmax_inputs
     assert softmax_inputs is not None, "the caller chose such schedules"
     plain = {head: softmax_inputs(instances[head], p) for head in checked(p)}
@@ -148,7 +173,7 @@ def cache_errors(job: ScheduleJob, scale: float) -> OutputErrors:
         head: (device.rounded(q, p.dtype), device.rounded(k, p.dtype), device.rounded(v, p.dtype))
         for head, (q, k, v) in exact.items()
     }
-    return judged(job, output, exact, narrow)
+    return {**judged(job, output, exact, narrow), **biased(job, outputs, instances.__getitem__)}
 
 
 def on_device(inputs: Arrays) -> DeviceArrays:
@@ -195,7 +220,7 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
     program, inputs, instances = example_of(job)
     outputs, _ = runner(job).run(on_device(inputs))
     schedule, words = find(job.name), predict(find(job.name), p, job.tiling).tensors
-    error, rounds, unwritten = 0.0, 1.0, 0
+    error, rounds, unwritten, names = 0.0, 1.0, 0, list(answers_of(schedule, program, instances[0]))
     for head in checked(p):
         for name, wanted in answers_of(schedule, program, instances[head]).items():
             found = outputs[name].reshape(p.instances, *wanted.shape)[head]
@@ -207,6 +232,7 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
         "baseline_error": 0.0,
         "allowed_error": allowed_of_example(rounds, p.dtype),
         "unwritten": unwritten,
+        **biased(job, outputs, instances.__getitem__, names),
     }
 
 

@@ -69,7 +69,7 @@ def test_right_outputs_are_right(on_the_cpu, job):
         found = outputs.output_errors(job, scale)
         assert found["error"] <= found["allowed_error"] < 0.2 * scale and not found["unwritten"], found
         assert found.get("bias", 0) <= found.get("allowed_bias", 0)
-    assert ("bias" in found) == (find(job.name).softmax_inputs is not None)
+        assert found["bias"] <= found["allowed_bias"] < 2e-3
 
 
 @pytest.mark.parametrize("job, tensor", [*zip(JOBS, ("Kscale", "Krope", "Vscale", "dO", "index", "A"), strict=True)])

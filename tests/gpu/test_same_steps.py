@@ -1,0 +1,139 @@
+"""Outputs of kernels beside the same steps in NumPy: right ones of all schedules agree, and a factor is seen."""
+
+from functools import wraps
+
+import numpy as np
+import on_cpu
+import pytest
+
+from iosim.core.loop_paths import run_together
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
+from iosim.cuda.machine import generate
+from iosim.gpu.jobs import ScheduleJob
+from iosim.gpu.outputs import answers_of, example_inputs
+from iosim.gpu.same_steps import MOST_TILES, AsKernel, compared_heads, slope, slope_of_job
+from iosim.oracles.accuracy import FLOOR, UNIT
+from iosim.schedules import SCHEDULES, find
+from iosim.studies.check import in_type
+from validation.random_rows import ON_CPU, Range, draw
+
+needs_compiler = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+TYPES = [("fp16", "fp16"), ("fp16", "fp32"), ("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"), ("fp32", "fp16")]
+
+
+class Spoiled(AsKernel):
+    """The outputs of a kernel that multiplies O by `factor` after it divided it by its sums."""
+
+    factor = 1.0
+
+    def _apply(self, step, outputs, inputs):
+        @wraps(step)
+        def spoiled(o, *more):
+            step(o, *more)
+            o *= o.dtype.type(self.factor)
+
+        super()._apply(spoiled if step.__name__ == "normalise" else step, outputs, inputs)
+
+
+def inputs_of(p, seed):
+    rng = np.random.default_rng(seed)
+    shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv)}
+    return {name: in_type(rng.standard_normal(shape), p.dtype) for name, shape in shapes.items()}
+
+
+def slope_of_factor(p, factor):
+    """The slope of a job whose kernel multiplies O by a factor."""
+    job = ScheduleJob("flash2", p, Tiling(64, 64))
+    cores = [p.dtype != "fp32"]
+
+    def output_of(name, head, like):
+        def made():
+            machine = Spoiled(p.packed, inputs_of(p, head), cores)
+            machine.factor = factor
+            return machine
+
+        return np.asarray(run_together(made, find("flash2"), job.tiling).array(name), np.float64)
+
+    return slope_of_job(job, cores, ["O"], lambda head: inputs_of(p, head), output_of)
+
+
+@pytest.mark.parametrize("dtype, acc", TYPES)
+def test_a_factor_of_one_and_a_half_thousandth_parts_is_seen_with_every_type(dtype, acc):
+    """N = 512, d = 64, one head: also with sums of fp16 or bf16."""
+    p = Attention(512, 64, dtype=dtype, acc_dtype=acc)
+    assert slope_of_factor(p, 1.0).bias == 0
+    for factor in (1.0005, 1 / 1.0005, 1.002):
+        found = slope_of_factor(p, factor)
+        assert found.bias > found.allowed_bias and found.bias == pytest.approx(abs(factor - 1), rel=0.15)
+
+
+@pytest.mark.parametrize("dtype, acc, seen", [("fp32", "fp32", (True, True)), ("fp16", "fp32", (True, True)),
+                         ("fp16", "fp16", (True, True)), ("bf16", "fp32", (False, True)), ("bf16", "bf16", (False, False))])  # fmt: skip
+def test_what_is_seen_in_decoding(dtype, acc, seen):
+    """One query and 16 heads are few words: with bf16 1.0005 is within chance, with bf16 sums 1.002 too."""
+    p = Attention(1, 64, Nk=512, heads=16, dtype=dtype, acc_dtype=acc)
+    found = [slope_of_factor(p, factor) for factor in (1.0005, 1.002)]
+    assert tuple(each.bias > each.allowed_bias for each in found) == seen
+
+
+def slopes_of(jobs, folder):
+    """(job, the slope of its kernels' outputs), with g++ in the place of the GPU."""
+
+    def rounded(array, dtype):
+        return on_cpu.decode(on_cpu.encode(array, dtype), dtype).astype(np.float64)
+
+    programs = [generate(find(job.name), job.problem, job.tiling, count=True) for job in jobs]
+    library = on_cpu.build(programs, folder)
+    for k, (job, program) in enumerate(zip(jobs, programs, strict=True)):
+        schedule, p = find(job.name), job.problem.packed
+        inputs, instances = example_inputs(schedule, program, k, rounded)
+        outputs, _, _ = on_cpu.run(library, k, program, inputs)
+        found = {name: np.asarray(array, np.float64) for name, array in outputs.items()}
+        cores = [kernel.tensor_cores for kernel in program.kernels]
+        names = list(answers_of(schedule, program, instances[0]))
+
+        def output_of(name, head, like, found=found, p=p):
+            return found[name].reshape(p.instances, *like.shape)[head]
+
+        yield job, slope_of_job(job, cores, names, instances.__getitem__, output_of)
+
+
+@needs_compiler
+def test_outputs_of_random_rows_are_those_of_the_same_steps(tmp_path):
+    """All schedules and options: no false alarm, and nearly all outputs are equal to the bit."""
+    rows = list(slopes_of(list(draw(9, 36, ON_CPU)), tmp_path))
+    assert {job.name for job, _ in rows} == set(SCHEDULES)
+    assert all(found.bias <= found.allowed_bias for _, found in rows), rows
+    assert sum(found.bias < 1e-6 for _, found in rows) > 0.8 * len(rows)
+
+
+@needs_compiler
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_outputs_of_many_random_rows_are_those_of_the_same_steps(tmp_path, seed):
+    for job, found in slopes_of(list(draw(100 + seed, 54, Range(100, 300, 4, 12, 1e6))), tmp_path):
+        assert found.bias <= found.allowed_bias, (job, found)
+
+
+def test_words_that_are_no_numbers():
+    same = np.array([[1.0, np.nan], [2.0, -1.0]])
+    assert slope(same, same, 0, 0) == (0, FLOOR), "a word that is not known is not judged"
+    assert slope(np.array([[1.0, 5.0], [np.nan, -1.0]]), same, 0, 0).bias == float("inf")
+    zeros = np.zeros((2, 2))
+    assert slope(zeros, zeros, 0, 0).bias == 0 and slope(zeros + 1, zeros, 0, 0).bias == 1
+
+
+def test_one_flip_of_a_rounding_is_chance():
+    """A word of bf16 that is rounded the other way, alone in its row, is no bias; all words are one."""
+    same = np.ones((1, 4))
+    flipped = same + np.array([[UNIT["bf16"] * 2, 0, 0, 0]])
+    assert slope(flipped, same, UNIT["bf16"], UNIT["fp32"]).bias <= slope(flipped, same, UNIT["bf16"], 0).allowed_bias
+    all_off = slope(same * (1 + 2 * UNIT["bf16"]), same, UNIT["bf16"], UNIT["fp32"])
+    assert all_off.bias > all_off.allowed_bias
+
+
+def test_large_problems_are_not_run_in_numpy():
+    job = ScheduleJob("flash2", Attention(2048, 64, heads=32), Tiling(64, 64))
+    assert len(compared_heads(job)) == MOST_TILES // 32**2
+    assert compared_heads(ScheduleJob("flash2", Attention(65536, 64), Tiling(64, 64))) == []
