@@ -296,10 +296,18 @@ def batch(
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
     sizes = tuple(parse_count(size, "--chunk") for size in chunks)
     tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
-    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes)
+    found = read_requests(requests)
+    asked = Batch(problem, found, depth, M_bytes, tiling, under.multiple, sizes, multiprocessors(hardware))
     noted = under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
     names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
     return answered(asked, names, noted, detail)
+
+
+def multiprocessors(hardware: str | None) -> int | None:
+    """The multiprocessors of a GPU, which the rules of some libraries count."""
+    from ..hardware import load
+
+    return None if hardware is None else load(hardware).sms
 
 
 def answered(asked: Batch, names: Sequence[str], under: Conditions, detail: bool = False) -> Batched:

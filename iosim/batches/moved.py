@@ -15,7 +15,7 @@ from ..counting.sweep import as_objects, fits_int64, part_of
 from ..errors import InputError
 from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import blocks
-from .ways import Launch, problem_of
+from .launches import Launch, problem_of
 
 if TYPE_CHECKING:
     from ..core.typing import Size

@@ -140,13 +140,14 @@ def padded_bytes(found: Batched, best: Moved) -> int | None:
 
 def lengths(found: Batched) -> str:
     """The sentence about the cumulative lengths that a kernel for unequal lengths loads beside its schedule."""
-    way = next((way for way in found.ways if way.way == "repeat"), None)
+    name = "pack" if found.batch.single and found.batch.group > 1 else "repeat"
+    way = next((way for way in found.ways if way.way == name), None)
     if way is None or found.batch.shapes.requests == 1:
         return ""
     grid = way.grid_blocks * found.batch.layers
     return (
         f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid} blocks of "
-        f"its grid: repeat then reads {way.read_bytes + way.lengths_bytes} B."
+        f"its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes} B."
     )
 
 

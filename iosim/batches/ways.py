@@ -6,41 +6,22 @@ tile, and give each request its own options. Whatever it does, the schedule coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import numpy as np
-
-from ..core.problem import DENSE, Attention, narrowed, skips_tiles
-from ..core.tiling import Tiling
+from ..core.problem import DENSE
 from ..errors import InputError, suggestion
 from ..schedules import SCHEDULES
-from ..schedules.decode import PAGE_SIZE, SPLITS, share_pages, share_rows
-from .cascade import LEVEL, MERGE, levels_of
-from .shapes import Shapes, in_chunks, one_by_one
+from ..schedules.decode import PAGE_SIZE, SPLITS
+from . import rules
+from .cascade import LEVEL, MERGE, SOURCE, levels_of
+from .launches import Launch, part_in_pages, part_of_keys, rows
+from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
     from ..core.typing import Size
-    from ..schedules import Schedule
     from .asked import Batch
     from .shapes import Whole
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One schedule over some shapes. `packs` says whether the query heads of a group share tiles, `options` are those
-    of the schedule, each a number or one for each shape. `tiles` are those of a published rule. `sees_all` says that
-    all keys lie before all queries, so that no mask hides any."""
-
-    schedule: Schedule
-    shapes: Shapes
-    packs: bool = False
-    options: Mapping[str, Size] = field(default_factory=dict)
-    tiles: Tiling | None = None
-    sees_all: bool = False
-    share: Callable[[Attention[Size]], Attention[Size]] | None = None
-    """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
 
 
 class Way(NamedTuple):
@@ -58,25 +39,10 @@ class Way(NamedTuple):
     """Whether it is shown if no way is named."""
 
 
-def rows(batch: Batch, packs: bool, shapes: Shapes | None = None, tiles: Tiling | None = None) -> list[Launch]:
-    """One launch of flash2, whose blocks are tiles of queries."""
-    return [Launch(SCHEDULES["flash2"], batch.shapes if shapes is None else shapes, packs, tiles=tiles)]
-
-
 def split(batch: Batch, name: str, splits: Size) -> list[Launch]:
     """One launch of a schedule that splits the keys, with the query heads of a group packed, and its merge."""
     part = part_in_pages if PAGE_SIZE in SCHEDULES[name].options else part_of_keys
     return [Launch(SCHEDULES[name], batch.shapes, batch.group > 1, {"splits": splits}, share=part)]
-
-
-def part_of_keys(p: Attention[Size]) -> Attention[Size]:
-    """The problem of one share of the keys of split-kv."""
-    return narrowed(p, Nk=share_rows(p), splits=1)
-
-
-def part_in_pages(p: Attention[Size]) -> Attention[Size]:
-    """The problem of one share of the pages of paged-split-kv."""
-    return narrowed(p, Nk=np.minimum(p.Nk, share_pages(p) * p[PAGE_SIZE]), splits=1)
 
 
 def by_length(batch: Batch) -> Whole:
@@ -171,10 +137,39 @@ WAYS = (
         usual=lambda b: 1 < int(b.shapes.new.max()) <= FEW,
     ),
     Way(
+        "FA2",
+        "FlashAttention-2: heads packed and keys split only if every request has one new token",
+        rules.flash_attention_2,
+        rules.FA2_SOURCE,
+        rules.unlike,
+    ),
+    Way("FA3", "FlashAttention-3: heads always packed", rules.flash_attention_3, rules.FA3_SOURCE, rules.unlike),
+    Way(
+        "FlashInfer",
+        "Br from the mean of the packed rows, and shares of one length that fill the GPU",
+        rules.flashinfer,
+        rules.FLASHINFER_SOURCE,
+        rules.unlike_without_chip,
+    ),
+    Way(
+        "vLLM",
+        "FlashAttention-3, with a cascade over the prefix of all requests if its rule says so",
+        rules.vllm,
+        rules.VLLM_SOURCE,
+        rules.unlike_without_chip,
+    ),
+    Way(
+        "vLLM-Triton",
+        "16 packed rows, and 16 shares for few single tokens",
+        rules.vllm_triton,
+        rules.TRITON_SOURCE,
+        rules.unlike,
+    ),
+    Way(
         "cascade",
         "each shared prefix once for all requests that have it, then what is left of each, and a merge of O and LSE",
         cascade,
-        "Ye et al. 2024, Cascade Inference (FlashInfer); Juravsky et al. 2024, Hydragen (arXiv 2402.05099)",
+        SOURCE,
         fails=no_prefix,
     ),
 )
@@ -195,20 +190,3 @@ def ways_of(batch: Batch, names: Sequence[str] = ()) -> list[Way]:
             raise InputError("--way", name, f"{others} for this batch", why)
         found.append(every[name])
     return found
-
-
-# ---------------------------------------------------------------- what machines run
-
-
-def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
-    """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head."""
-    mask = batch.packed_mask if launch.packs else batch.mask
-    if launch.sees_all or not skips_tiles(launch.schedule, batch.problem):
-        mask = DENSE  # it hides no tile
-    sizes = {"N": launch.shapes.new, "Nk": launch.shapes.tokens, "heads": batch.problem.heads}
-    if launch.packs:
-        sizes |= {"N": launch.shapes.new * batch.group, "heads": batch.problem.kv_heads}
-    assert mask is not None
-    return narrowed(
-        cast("Attention[Size]", batch.problem), **{**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
-    )

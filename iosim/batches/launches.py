@@ -1,0 +1,68 @@
+"""Launches: one schedule over some shapes of a batch, as machines run it. Imports NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from ..core.problem import DENSE, Attention, narrowed, skips_tiles
+from ..core.tiling import Tiling
+from ..schedules import SCHEDULES
+from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
+
+if TYPE_CHECKING:
+    from ..core.typing import Size
+    from ..schedules import Schedule
+    from .asked import Batch
+    from .shapes import Shapes
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One schedule over some shapes. `packs` says whether the query heads of a group share tiles, `options` are those
+    of the schedule, each a number or one for each shape. `tiles` are those of a published rule. `sees_all` says that
+    all keys lie before all queries, so that no mask hides any."""
+
+    schedule: Schedule
+    shapes: Shapes
+    packs: bool = False
+    options: Mapping[str, Size] = field(default_factory=dict)
+    tiles: Tiling | None = None
+    sees_all: bool = False
+    share: Callable[[Attention[Size]], Attention[Size]] | None = None
+    """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
+
+
+def rows(
+    batch: Batch, packs: bool, shapes: Shapes | None = None, tiles: Tiling | None = None,
+    options: Mapping[str, Size] | None = None,
+) -> list[Launch]:  # fmt: skip
+    """One launch of flash2, whose blocks are tiles of queries."""
+    return [Launch(SCHEDULES["flash2"], batch.shapes if shapes is None else shapes, packs, options or {}, tiles)]
+
+
+def part_of_keys(p: Attention[Size]) -> Attention[Size]:
+    """The problem of one share of the keys of split-kv."""
+    return narrowed(p, Nk=share_rows(p), splits=1)
+
+
+def part_in_pages(p: Attention[Size]) -> Attention[Size]:
+    """The problem of one share of the pages of paged-split-kv."""
+    return narrowed(p, Nk=np.minimum(p.Nk, share_pages(p) * p[PAGE_SIZE]), splits=1)
+
+
+def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
+    """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head."""
+    mask = batch.packed_mask if launch.packs else batch.mask
+    if launch.sees_all or not skips_tiles(launch.schedule, batch.problem):
+        mask = DENSE  # it hides no tile
+    sizes = {"N": launch.shapes.new, "Nk": launch.shapes.tokens, "heads": batch.problem.heads}
+    if launch.packs:
+        sizes |= {"N": launch.shapes.new * batch.group, "heads": batch.problem.kv_heads}
+    assert mask is not None
+    return narrowed(
+        cast("Attention[Size]", batch.problem), **{**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
+    )

@@ -1,0 +1,113 @@
+"""The rules of libraries, at points that were worked out by hand from their sources."""
+
+from math import ceil
+
+import pytest
+
+import iosim
+from iosim.batches.rules import common_prefix, has_cascade, share_tokens, splits_of
+from iosim.errors import InputError
+
+FIELDS = {"d": 128, "heads": 32, "kv_heads": 8, "mask": "causal"}
+
+
+def test_flash_attention_2_packs_single_tokens_only():
+    found = iosim.batch("1:3000, 1:9000", **FIELDS)
+    assert found["FA2"].tensors == found["pack"].tensors and found["FA2"].tiles == "128x64"
+    found = iosim.batch("4:3000, 4:9000", **FIELDS)
+    assert found["FA2"].tensors == found["repeat"].tensors
+
+
+def test_flash_attention_2_splits_keys_where_few_blocks_are():
+    found = iosim.batch("4 * 1:3000, 1:9000", **FIELDS, hardware="h200", tiles="128x64")
+    assert (
+        found["FA2"].tensors == iosim.batch("4 * 1:3000, 1:9000", **FIELDS, tiles="64x128", splits=6)["split"].tensors
+    )
+    # 40 blocks on 264 places: 6 shares are 240 of 264, a share of 0.909; the best number is 13, with 520 of 528
+    assert splits_of(40, 264, 71) == 6
+    assert splits_of(212, 264, 71) == 1 and splits_of(1, 264, 3) == 3
+    many = iosim.batch("40 * 1:3000", **FIELDS, hardware="h200", tiles="128x64")
+    assert many["FA2"].schedule == "flash2"  # 320 blocks fill 0.8 of 264 places
+
+
+def test_the_splits_of_flash_attention_2_are_the_fewest_good_ones():
+    for blocks in (1, 7, 40, 100, 200):
+        for tiles in (1, 5, 33, 200):
+            found = splits_of(blocks, 216, tiles)
+            if blocks >= 0.8 * 216:
+                assert found == 1
+                continue
+            share = [0.0]
+            for s in range(1, min(128, 216, tiles) + 1):
+                waves = blocks * s / 216
+                good = s == 1 or ceil(tiles / s) < ceil(tiles / (s - 1))
+                share.append(waves / ceil(waves) if good else 0.0)
+            assert share[found] >= 0.85 * max(share) > max(share[1:found], default=0)
+
+
+def test_flash_attention_3_packs_always():
+    for requests in ("1:3000, 1:9000", "4:3000, 4:9000"):
+        found = iosim.batch(requests, **FIELDS)
+        assert found["FA3"].tiles in ("128x176", "128x128")
+        assert found["FA3"].kv_times_read <= found["pack"].kv_times_read * 1.02
+
+
+def test_the_height_of_flashinfer_follows_from_the_mean():
+    for requests, height in (("1:300", 16), ("4 * 1:300, 20:300", 64), ("64:300", 128), ("4:300", 16), ("5:300", 64)):
+        assert iosim.batch(requests, **FIELDS, hardware="h100")["FlashInfer"].tiles.startswith(f"{height}x"), requests
+
+
+def test_the_shares_of_flashinfer_are_the_shortest_whose_blocks_have_places():
+    batch = iosim.batch("4 * 1:3000, 1:9000", **FIELDS, hardware="h200").batch
+    length = share_tokens(batch, 16)  # 132 multiprocessors: 33 blocks for each of the 8 KV heads
+    blocks = {tokens: 4 * ceil(188 / (tokens // 16)) + ceil(563 / (tokens // 16)) for tokens in (length - 16, length)}
+    assert blocks[length] <= 33 < blocks[length - 16]
+    short = iosim.batch("2 * 1:100", **FIELDS, hardware="h200").batch
+    assert share_tokens(short, 16) == 128  # at least
+
+
+def requests_with(prefix, number, new=1):
+    return [{"new": new, "cached": 2000, "prefix": f"system:{prefix}"}] * number
+
+
+def test_when_vllm_runs_a_cascade():
+    def rule(**more):
+        batch = iosim.batch(requests_with(**more), **FIELDS, hardware="h100").batch
+        return has_cascade(batch, common_prefix(batch))
+
+    assert not rule(prefix=255, number=50) and not rule(prefix=1024, number=7)
+    assert rule(prefix=1024, number=8, new=2)  # FlashAttention-2 would not split the keys
+    # 8 tiles of the prefix: together 32 blocks, one wave of 8 tiles; apart 8 x 8 x 8 blocks, 4 waves of one
+    assert not rule(prefix=1024, number=8)
+    assert rule(prefix=1024, number=17)  # apart 17 x 8 x 8 = 1088 blocks, 9 waves
+
+
+def test_what_a_cascade_of_vllm_moves():
+    found = iosim.batch(requests_with(1024, 20), **FIELDS, hardware="h100")
+    assert found["vLLM"].kv_times_read == 1 and found["cascade"].kv_times_read == 1
+    assert found["vLLM"].tensors["K"] == found["cascade"].tensors["K"]
+    assert common_prefix(iosim.batch(requests_with(1030, 20), **FIELDS, hardware="h100").batch) == 1024  # whole pages
+
+
+def test_vllm_triton_has_sixteen_rows():
+    found = iosim.batch("17 * 1:3000", **FIELDS)
+    assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("flash2", "16x32")
+    found = iosim.batch("16 * 1:3000", **FIELDS)
+    assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("split-kv", "16x16")
+    found = iosim.batch("4:3000", d=128, heads=24, kv_heads=8)
+    assert found["vLLM-Triton"].tiles == "15x32"  # 5 queries of 3 heads
+
+
+def test_rules_say_why_they_say_nothing():
+    with pytest.raises(InputError, match="--hardware"):
+        iosim.batch("1:9", **FIELDS, ways="vLLM")
+    with pytest.raises(InputError, match="fp16 and bf16"):
+        iosim.batch("1:9", **{**FIELDS, "d": 512}, ways="FA2")
+    with pytest.raises(InputError, match="no mask as"):
+        iosim.batch("2:9", **{**FIELDS, "mask": "strided:3"}, ways="FA3")
+
+
+def test_every_rule_has_a_source():
+    found = iosim.batch(requests_with(1024, 9), **FIELDS, hardware="h100")
+    named = {way.way for way in found if way.source}
+    assert named == {"FA2", "FA3", "FlashInfer", "vLLM", "vLLM-Triton", "cascade"}
