@@ -76,6 +76,8 @@ class Column(Generic[R]):
     """The place of the column among those that a narrow terminal leaves out, from 1. Those with 0 are left out last."""
     of: Callable[[R], object] | None = None
     """The cell of a row, if it is not the attribute or the entry `name`."""
+    folds: bool = False
+    """Whether a narrow terminal may break cells at every space."""
 
     def value(self, row: R) -> object:
         """The cell in CSV, JSON and a DataFrame. An entry that a mapping lacks is None."""
@@ -235,7 +237,8 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
         titles = [(str(column.heading), column) for column in seen]
         rows = [{title: column.seen(cast("Never", row)) for title, column in titles} for row in self.rows]
         spare = sorted((column.spare, title) for title, column in titles if column.spare)
-        return Grid(rows, tuple(title for _, title in spare), self.best, self.tall)
+        folds = [title for title, column in titles if column.folds]
+        return Grid(rows, tuple(title for _, title in spare), self.best, self.tall, folds)
 
     def pieces(self) -> Pieces:
         return self.text or [self]

@@ -1,8 +1,8 @@
 """Tables for people: which columns a terminal shows, how wide they are, and how numbers are written.
 
-A pipe gets all columns and all digits as plain text (tables.py). A terminal gets a table by rich. If it is too narrow,
-headings and columns of text are folded first. Then the least important columns are left out, and a line says which.
-Other lines are broken at spaces.
+Numbers have their digits in groups of three, as 90,177,536; CSV and JSON have them plain. A pipe gets all columns. A
+terminal gets a table by rich. If it is too narrow, headings and columns of text are folded and columns stand closer.
+Then the least important columns are left out, and a line says which. Other lines are broken at spaces.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from .tables import table
 from .units import binary
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 LEAST_TEXT = 20  # characters: a column of text may fold to this width
 LONGEST_PIECE = 20  # characters; longer words are broken
 MOST_TEXT = 300  # characters of a cell; a longer one ends in a note
-GAP = 2  # characters between columns
+GAPS = (2, 1)  # characters between columns, and on a narrow terminal
 NUMBER = re.compile(r"[1-9]\d*(\.\d+)?")
 
 
@@ -50,13 +49,15 @@ class Grid(NamedTuple):
     """A table for people.
 
     `spare` names the columns that a narrow terminal may leave out, in the order in which they are left out. `best` are
-    the indices of the rows that are highlighted. With `tall`, headings of several words may take several lines.
+    the indices of the rows that are highlighted. With `tall`, headings of several words may take several lines. `folds`
+    names the columns whose cells may break at every space.
     """
 
     rows: Rows
     spare: tuple[str, ...] = ()
     best: Collection[int] = ()
     tall: bool = False
+    folds: Collection[str] = ()
 
 
 class ForPeople(Protocol):
@@ -75,14 +76,29 @@ def plain(pieces: Pieces) -> str:
     return "\n".join(piece if isinstance(piece, str) else table(piece.grid().rows) for piece in pieces)
 
 
+def table(rows: Rows) -> str:
+    """Rows as plain text in aligned columns, however wide. None is shown as `-`."""
+    if not rows:
+        return "(no rows)"
+    cells = [list(rows[0]), *[[grouped(value) for value in row.values()] for row in rows]]
+    widths = [max(len(line[c]) for line in cells) for c in range(len(cells[0]))]
+    numeric = [all(is_number(line[c]) for line in cells[1:]) for c in range(len(widths))]
+    lines = [
+        "  ".join(x.rjust(w) if n else x.ljust(w) for x, w, n in zip(line, widths, numeric, strict=True)).rstrip()
+        for line in cells
+    ]
+    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+
+
 # ---------------------------------------------------------------- what a terminal shows
 
 
 class Layout(NamedTuple):
-    """The columns that are shown, with their widths, and those that are left out."""
+    """The columns that are shown, with their widths, those that are left out, and the characters between two."""
 
     widths: dict[str, int]
     left_out: tuple[str, ...]
+    gap: int
 
 
 def layout(grid: Grid, width: int) -> Layout:
@@ -90,26 +106,34 @@ def layout(grid: Grid, width: int) -> Layout:
     one always stays."""
     cells = {name: [shown(row[name]) for row in grid.rows] for name in grid.rows[0]}
     widths = {name: max(map(len, (name, *texts))) for name, texts in cells.items()}
-    least = {name: foldable([*(name.split(" ") if grid.tall else [name]), *texts]) for name, texts in cells.items()}
+    least = {
+        name: foldable([*(name.split(" ") if grid.tall else [name]), *texts], 1 if name in grid.folds else LEAST_TEXT)
+        for name, texts in cells.items()
+    }
     left_out: list[str] = []
     others = [*widths][1:]
+
+    def gap() -> int:
+        return next((g for g in GAPS if sum(least[n] for n in widths) + g * (len(widths) - 1) <= width), 0)
+
     for name in [*(n for n in grid.spare if n in widths), *(n for n in reversed(others) if n not in grid.spare)]:
-        if sum(least[n] for n in widths) + GAP * (len(widths) - 1) <= width:
+        if gap():
             break
         left_out.append(name)
         del widths[name]
-    room = width - GAP * (len(widths) - 1) - sum(widths.values())
+    between = gap() or GAPS[0]
+    room = width - between * (len(widths) - 1) - sum(widths.values())
     for name in sorted(widths, key=lambda n: widths[n] - least[n], reverse=True):
         cut = min(max(0, -room), widths[name] - least[name])
         widths[name] -= cut
         room += cut
-    return Layout(widths, tuple(n for n in grid.rows[0] if n in left_out))
+    return Layout(widths, tuple(n for n in grid.rows[0] if n in left_out), between)
 
 
-def foldable(texts: Sequence[str]) -> int:
-    """The least width of a column: that of its longest piece, and at least LEAST_TEXT for text that can be folded."""
+def foldable(texts: Sequence[str], least: int = LEAST_TEXT) -> int:
+    """The least width of a column: that of its longest piece, and at least `least` for text that can be folded."""
     whole, piece = max(map(len, texts)), max(len(piece.rstrip(" ")) for text in texts for piece in word_pieces(text))
-    return min(whole, max(piece, LEAST_TEXT))
+    return min(whole, max(piece, least))
 
 
 def word_pieces(text: str) -> list[str]:
@@ -133,8 +157,8 @@ def folded(text: str, width: int) -> str:
     return "\n".join([*lines, line])
 
 
-def shown(value: object) -> str:
-    """A cell as a terminal shows it: digits in groups, bytes in binary units, a dash for None."""
+def grouped(value: object) -> str:
+    """A cell for people: digits in groups of three, bytes in binary units, a dash for None."""
     if value is None:
         return "-"
     if isinstance(value, ByteCell):
@@ -145,6 +169,12 @@ def shown(value: object) -> str:
     if NUMBER.fullmatch(text):
         whole, point, decimals = text.partition(".")
         return f"{int(whole):,}{point}{decimals}"
+    return text
+
+
+def shown(value: object) -> str:
+    """A cell as a terminal shows it, which cuts long texts."""
+    text = grouped(value)
     if len(text) <= MOST_TEXT:
         return text
     return text[:MOST_TEXT].rpartition(" ")[0].rstrip(",;") + f" … ({len(text)} characters: see --csv)"
@@ -186,7 +216,8 @@ def print_grid(grid: Grid, console: Console) -> None:
         console.out(table(grid.rows))
         return
     found = layout(grid, console.width)
-    drawn = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False, header_style="bold")
+    padding = (0, found.gap - 1, 0, 0)
+    drawn = Table(box=box.SIMPLE_HEAD, padding=padding, pad_edge=False, show_edge=False, header_style="bold")
     for name, wide in found.widths.items():
         number = all(is_number(shown(row[name])) for row in grid.rows)
         drawn.add_column(cell(folded(name, wide)), justify="right" if number else "left", width=wide, no_wrap=True)

@@ -1,4 +1,4 @@
-"""Rows of answers as JSON, CSV, plain tables, and tables on a terminal."""
+"""Rows of answers as JSON and CSV, and ratios as texts."""
 
 from __future__ import annotations
 
@@ -77,17 +77,3 @@ def at_most(share: float) -> str:
     if float(text) >= share:
         return text
     return next(f"{n / 10**4:.4f}" for n in count(int(share * 10**4)) if n / 10**4 >= share)
-
-
-def table(rows: Rows) -> str:
-    """Rows as plain text in aligned columns, however wide. None is shown as `-`."""
-    if not rows:
-        return "(no rows)"
-    cells = [list(rows[0]), *[["-" if v is None else str(v) for v in row.values()] for row in rows]]
-    widths = [max(len(line[c]) for line in cells) for c in range(len(cells[0]))]
-    numeric = [all(line[c][:1].isdigit() or line[c] == "-" for line in cells[1:]) for c in range(len(widths))]
-    lines = [
-        "  ".join(x.rjust(w) if n else x.ljust(w) for x, w, n in zip(line, widths, numeric, strict=True)).rstrip()
-        for line in cells
-    ]
-    return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])

@@ -26,6 +26,7 @@ SAME_TYPES = {
 """The names of types in other programs, and those here. Both are accepted."""
 HALF_BYTES = ("fp4", "int4", "uint4", "nvfp4", "mxfp4", "i4")
 PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+UNITS = (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
 LARGEST_BYTES = 2**60
@@ -175,11 +176,11 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 
 def format_bytes(size: int) -> str:
-    """A size as `512 B`; from 1 KiB on also in a larger unit, as `102400 B (100 KiB)`."""
-    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+    """A size as `512 B`; from 1 KiB on also in a larger unit, as `102,400 B (100 KiB)`."""
+    for unit, factor in UNITS[-3:]:
         if size >= factor:
             value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"
-            return f"{size} B ({value} {unit})"
+            return f"{size:,} B ({value} {unit})"
     return f"{size} B"
 
 
@@ -193,7 +194,7 @@ def format_rate(bytes_per_second: int | float) -> str:
 
 def binary(size: int) -> str:
     """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`."""
-    for unit, factor in (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+    for unit, factor in UNITS:
         if size >= factor:
             return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
     return f"{size} B"

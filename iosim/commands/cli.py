@@ -21,30 +21,42 @@ from .load import LOADED, load_option
 if TYPE_CHECKING:
     from types import FrameType
 
-COMMANDS = {
-    "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
-    "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
-    "gather": "The parts of a sweep in a folder, as one file.",
-    "batch": "What one step of a server moves: a batch of unequal requests, by ways to run it.",
-    "bounds": "Proven statements about the least traffic.",
-    "mask": "A picture of a mask, its density and its tile counts.",
-    "schedules": "All schedules: source, formula, state and options of each.",
-    "hardware": "Hardware presets, each number with unit and source.",
-    "training": "Forward and backward together, and what is stored between them.",
-    "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
-    "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
-    "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
-    "profile": "The schedule and tiles that explain an attention kernel which somebody else wrote.",
-    "explain": "Words that a Triton kernel reads and writes, and its resources, before it runs; needs no GPU.",
-    "calibrate": "Measure this GPU into a hardware file.",
-    "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
-    "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
-    "roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind.",
-    "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
-    "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
-    "report": "One self-contained HTML page about a problem; --open shows it in a browser.",
-    "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
+GROUPS = {
+    "Start here": {
+        "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
+        "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
+        "explain": "Words that a Triton kernel reads and writes, and its resources, before it runs; needs no GPU.",
+        "report": "One self-contained HTML page about a problem; --open shows it in a browser.",
+    },
+    "What is possible": {
+        "bounds": "Proven statements about the least traffic.",
+        "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
+        "training": "Forward and backward together, and what is stored between them.",
+        "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
+        "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
+    },
+    "Many answers": {
+        "batch": "What one step of a server moves: a batch of unequal requests, by ways to run it.",
+        "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
+        "gather": "The parts of a sweep in a folder, as one file.",
+        "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
+    },
+    "On a GPU": {
+        "roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind.",
+        "hardware": "Hardware presets, each number with unit and source.",
+        "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
+        "profile": "The schedule and tiles that explain an attention kernel which somebody else wrote.",
+        "calibrate": "Measure this GPU into a hardware file.",
+    },
+    "Look inside": {
+        "schedules": "All schedules: source, formula, state and options of each.",
+        "mask": "A picture of a mask, its density and its tile counts.",
+        "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
+        "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
+    },
 }
+"""The commands, each with a line of help, under the headings of `iosim --help`."""
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
 
 GONE = {"play": "iosim report --open shows the page in a browser"}
 """What to do instead of commands of earlier versions."""
@@ -73,8 +85,9 @@ class Commands(click.Group):
         return import_module(f".{name}", __package__).command  # type: ignore[no-any-return]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for heading, group in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(group.items()))
 
     def invoke(self, ctx: click.Context) -> object:
         try:

@@ -16,6 +16,7 @@ from ..options import (
     DECLARED,
     HEADINGS,
     OF_WHAT,
+    OWN,
     PROBLEM,
     REQUIRED,
     VARIANTS,
@@ -31,9 +32,11 @@ from .options import ONE_OR_AXIS, PLACES, TILES, Option, row_option
 if TYPE_CHECKING:
     from .options import Function
 
-FAULTS, NAMED = "iosim.faults", "iosim.named"
+FAULTS, NAMED, HELP_ALL = "iosim.faults", "iosim.named", "iosim.help_all"
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
+FIRST = ("Nk", "heads", "kv_heads", "dtype", "causal", "mask", "hardware", "schedule", "schedules", "tiles")
+"""The parameters that --help shows of those that many commands share. --help-all shows the others too."""
 AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""
 
@@ -56,7 +59,14 @@ def telling(text_of: Callable[[click.Context], str], *names: str, text: str) -> 
     return click.Option(names, is_flag=True, is_eager=True, expose_value=False, callback=tell, help=text)
 
 
+def full_help(ctx: click.Context) -> str:
+    """The help with all options."""
+    ctx.meta[HELP_ALL] = True
+    return ctx.get_help()
+
+
 help_option = telling(lambda ctx: ctx.get_help(), "-h", "--help", text="Show this message and exit.")
+help_all_option = telling(full_help, "--help-all", text="Show all options and exit.")
 version_option = telling(lambda ctx: f"iosim, version {__version__}", "--version", text="Show the version and exit.")
 
 
@@ -113,7 +123,7 @@ class Command(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         *own, help_option = super().get_params(ctx)
-        return [*own, *(row_option(row) for row in self.declared(ctx)), load_option, help_option]
+        return [*own, *(row_option(row) for row in self.declared(ctx)), load_option, help_all_option, help_option]
 
     @property
     def takes_declared(self) -> bool:
@@ -142,10 +152,14 @@ class Command(click.Command):
         flags = {option.name: option.flag for option in self.options_of(ctx)}
         hints = AXIS_HINTS if self.axes == PLACES else {}
         lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
+        hidden = 0
         for parameter in self.get_params(ctx):
             name, record = str(parameter.name), parameter.get_help_record(ctx)
             if record is not None:
                 own = parameter.heading if isinstance(parameter, Option) else ANSWER
+                if not (HELP_ALL in ctx.meta or name in needed or name in FIRST or own in (OWN, ANSWER)):
+                    hidden += 1
+                    continue
                 others = [flags[other] for other in needed.get(name, ()) if other in flags]
                 instead = f"Or give {' or '.join(others)}." if others else ""
                 words = filter(None, (record[1], instead, hints.get(name)))
@@ -155,6 +169,9 @@ class Command(click.Command):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl(records, col_max=24)
+        if hidden:
+            formatter.write_paragraph()
+            formatter.write_text(f"{hidden} more options: iosim {ctx.info_name} --help-all")
 
     # ------------------------------------------------------------ faults, all at once
 
@@ -334,7 +351,7 @@ class Command(click.Command):
         else:
             near = closest(name.strip("-").replace("_", "-"), dict.fromkeys(flag.strip("-") for flag in own.values()))
             hint = did_you_mean(["--" + flag for flag in near] or [own[one] for one in closest(word, own)])
-        return InputError("option", name, f"those of iosim {ctx.info_name} --help", hint)
+        return InputError("option", name, f"those of iosim {ctx.info_name} --help-all", hint)
 
 
 # ---------------------------------------------------------------- what commands and lines have in them

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def asked(p: Attention, M_bytes: int | None = None) -> str:
-    """A problem as its sizes and the options that are not at their defaults: `N = 8192, d = 128, M = 102400 B (100
+    """A problem as its sizes and the options that are not at their defaults: `N = 8192, d = 128, M = 102,400 B (100
     KiB)`."""
     unusual = [f"{name} = {value}" for name, value in p.unusual().items()]
     size = [] if M_bytes is None else [f"M = {format_bytes(M_bytes)}"]
@@ -25,7 +25,7 @@ def header(p: Attention, M_bytes: int | None) -> str:
     memory = "M not given"
     if M_bytes is not None:
         memory = f"M = {format_bytes(M_bytes)}".rstrip(")")
-        memory += (", " if "(" in memory else " (") + f"{M_bytes // p.word_bytes} {p.dtype} words)"
+        memory += (", " if "(" in memory else " (") + f"{M_bytes // p.word_bytes:,} {p.dtype} words)"
     size = size_line(p)
     if p.gqa == "pack":
         size = size.removesuffix(")") + ", packed)"

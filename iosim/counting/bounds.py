@@ -358,10 +358,10 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     if floor.words is None:
         return f"No floor is known here: {floor.condition}."
     best = known.get(f"{prefix}attainable")
-    text = f"No algorithm of the class moves fewer than {floor.words} words"
+    text = f"No algorithm of the class moves fewer than {floor.words:,} words"
     if best is None or not best.valid or not best.words or not floor.words:
         return text + "."
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
-    return f"{text}; {found} {best.words}, within {at_most(best.words / floor.words)} of that."
+    return f"{text}; {found} {best.words:,}, within a factor of {at_most(best.words / floor.words)} of that."

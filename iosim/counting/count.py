@@ -111,7 +111,7 @@ def run_published(tiles: PublishedTiles, p: Attention, M_bytes: int) -> Result:
     result = run(schedule, tiles.tiles, narrowed(p, **tiles.options), M_bytes)
     least = floor_of(p, M_bytes, schedule.family)
     share = result.total / least if least and result.total and result.fits else None
-    return replace(result, ratio_to_bound=alone.ratio_to_bound, ratio_to_floor=share)
+    return replace(result, ratio_to_order=alone.ratio_to_order, ratio_to_floor=share)
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
@@ -220,7 +220,7 @@ def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None,
         fits=fits,
         limit=limit_of(fits, counted["least_smem_bytes"], M_bytes),
         flops_per_byte=counted["flops"] / counted["total_bytes"] if counted["total_bytes"] else None,
-        ratio_to_bound=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
+        ratio_to_order=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
         ratio_to_floor=counted["total"] / least if least else None,
         **counted,

@@ -17,8 +17,8 @@ from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .conditions import PAPER, Conditions
 from .notes import notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
-from .result import MORE_TILES, MOVES, NEEDS, PLACES, RESULT, least_of
-from .sentence import answer_lines, answer_of, winners
+from .result import MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, least_of
+from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -95,9 +95,9 @@ class Report(Answer):
         """A row for each result, with the columns of a sweep. Published tiles come last."""
         known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES]
         names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]))
-        shown = (*NEEDS, *PLACES, *MOVES) if self.problem.divided else RESULT
+        shown = (*NEEDS, *(PLACES if self.problem.divided else ()), *MOVES, *([ORDER] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
-        return Table(in_order(known, names), rows, shown=shown, best=winners(self.results))
+        return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
 
     def details(self) -> Table:
         """A row for the words of each tensor and of each launch."""
@@ -108,15 +108,11 @@ class Report(Answer):
         return problem_columns({**given_row(self.problem), "M_bytes": self.M_bytes, "M_words": self.M_words})
 
     def pieces(self) -> Pieces:
-        above: Pieces = [
-            header(self.problem, self.M_bytes),
-            self.counts(),
-            *published_line(self.published),
-            "",
-            bounds_table(self.bounds),
-        ]
-        details: Pieces = ["", self.details()] if self.detail else []
-        return [*above, *details, *unfit_lines(self), "", *answer_lines(self)]
+        answer = [*lead_lines(self), header(self.problem, self.M_bytes)]
+        details: Pieces = ["", bounds_table(self.bounds), "", self.details()] if self.detail else []
+        reasons = reason_lines(self)
+        below = [*published_line(self.published), *details, *unfit_lines(self), *([""] if reasons else []), *reasons]
+        return [*answer, self.counts(), *below]
 
     def to_dict(self) -> Row:
         return {
@@ -184,5 +180,5 @@ def unfit_lines(report: Answered) -> list[str]:
             what = "shared memory" if report.problem.divided else "SRAM"
             hint = "; it would with more registers" if r.limit == "registers" else ""
             share = excess(needed / report.M_bytes)
-            lines.append(f"{r.schedule} {r.tiling}: needs {needed} B of {what}, {share} x M: does not fit{hint}")
+            lines.append(f"{r.schedule} {r.tiling}: needs {needed:,} B of {what}, {share} x M: does not fit{hint}")
     return ["", *lines] if lines else []

@@ -57,9 +57,11 @@ class Result(Answer):
     """Floating-point operations of the matrix products (one multiply-add is 2)."""
     flops_per_byte: float | None = None
     """`flops` over `total_bytes`."""
-    ratio_to_bound: float | None = None
+    ratio_to_order: float | None = None
     """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
     forward pass."""
+    ratio_to_bound: float | None = None
+    """The name of `ratio_to_order` before iosim 0.3."""
     ratio_to_standard: float | None = None
     """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
     ratio_to_floor: float | None = None
@@ -80,6 +82,9 @@ class Result(Answer):
     """`{tensor: {"reads": words, "writes": words}}`."""
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
     """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ratio_to_bound", self.ratio_to_order)
 
     def table(self) -> Table:
         return Table(columns_of(type(self), *(Column(name, "object") for name in MAPS)), [self])
@@ -135,6 +140,12 @@ def tile_sizes(result: Tiled) -> str:
     return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
+def tiles_cell(result: Result) -> str:
+    """The tiles of a result as tables show them: `196x1`, and of a rule that does not search, `paper 100x100`."""
+    sizes = tile_sizes(result).strip()
+    return sizes if sizes and result.tiling in ("best", "given") else f"{result.tiling} {sizes}".rstrip()
+
+
 def verdict(result: Result) -> str:
     """Whether a result fits, as tables show it."""
     if result.total is None:
@@ -143,12 +154,12 @@ def verdict(result: Result) -> str:
 
 
 def moved(result: Result) -> str:
-    """A result as its schedule, tiles and words: `flash2 best 196x1, 90177536 words, 172 MiB`."""
+    """A result as its schedule, tiles and words: `flash2 best 196x1, 90,177,536 words, 172 MiB`."""
     name = f"{result.schedule} {result.tiling}{tile_sizes(result)}"
     if result.total is None or result.total_bytes is None:
         return f"{name}, nothing fits"
     unfit = ", does not fit" if result.fits is False else ""
-    return f"{name}, {result.total} words, {binary(result.total_bytes)}{unfit}"
+    return f"{name}, {result.total:,} words, {binary(result.total_bytes)}{unfit}"
 
 
 def least_of(results: Sequence[Result]) -> str:
@@ -163,11 +174,11 @@ def result_text(result: Result) -> str:
         return f"{result.schedule} ({result.tiling} tiles): nothing fits"
     tiles = f"{result.tiling} tiles" + tile_sizes(result)
     lines = [
-        f"{result.schedule}, {tiles}: {result.reads} words read, {result.writes} written, {result.total} in all "
-        f"({binary(result.total_bytes)}); SRAM peak {result.sram_peak_words} words, "
+        f"{result.schedule}, {tiles}: {result.reads:,} words read, {result.writes:,} written, {result.total:,} in all "
+        f"({binary(result.total_bytes)}); SRAM peak {result.sram_peak_words:,} words, "
         f"{format_bytes(result.sram_peak_bytes)}; fits: {verdict(result)}"
     ]
-    lines += [f"  {name}: {t['reads']} words read, {t['writes']} written" for name, t in result.tensors.items()]
+    lines += [f"  {name}: {t['reads']:,} words read, {t['writes']:,} written" for name, t in result.tensors.items()]
     return "\n".join(lines)
 
 
@@ -178,10 +189,10 @@ NEEDS: Columns[Result] = (
     Column("tiling", "string"),
     Column("Br"),
     Column("Bc"),
-    Column("tiles", None, "tiles", cell=lambda r: r.tiling + tile_sizes(r)),
+    Column("tiles", None, "tiles", cell=tiles_cell, folds=True),
     Column("fits", "boolean", "fits", cell=verdict),
-    Column("sram_peak_words", heading="SRAM words", spare=3),
-    Column("sram_peak_bytes"),
+    Column("sram_peak_words"),
+    Column("sram_peak_bytes", heading="SRAM bytes", spare=5),
 )
 PLACES: Columns[Result] = (  # if tiles may live in registers too
     Column("smem_peak_bytes", heading="shared bytes"),
@@ -189,16 +200,19 @@ PLACES: Columns[Result] = (  # if tiles may live in registers too
     Column("limit", "string"),
 )
 MOVES: Columns[Result] = (
-    Column("reads", heading="reads", spare=2),
-    Column("writes", heading="writes", spare=1),
+    Column("reads", heading="reads", spare=4),
+    Column("writes", heading="writes", spare=3),
     Column("total", heading="total words"),
     Column("read_bytes"),
     Column("write_bytes"),
-    Column("total_bytes", heading="bytes", cell="bytes", spare=5),
+    Column("total_bytes", heading="bytes", cell="bytes", spare=1),
     Column("flops"),
-    Column("ratio_to_bound", "number", "x N^2d^2/M", ".3f", spare=4),
-    Column("ratio_to_standard", "number", "x standard", ".3f"),
+    Column("ratio_to_bound", "number"),  # the name of ratio_to_order before iosim 0.3
+    Column("ratio_to_standard", "number", "x standard", ".3f", spare=2),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
+    Column("ratio_to_order", "number"),
 )
 RESULT = (*NEEDS, *MOVES)
+ORDER: Column[Result] = Column("ratio_to_order", "number", "x N^2d^2/M", ".3f", spare=3)
+"""For people who ask for details."""
 MORE_TILES: Column[Result] = Column("more_tiles", "string", of=lambda r: more_sizes(r.more_tiles))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.problem import TENSORS, mask_matters, narrowed
 from ..schedules import SCHEDULES
 from ..tables import at_most, excess
+from ..units import UNITS
+from .bounds import floor_of
 from .columns import flags
 from .result import tile_sizes
 
@@ -27,11 +29,17 @@ COST = 0.1  # extra traffic of the winner is named if it is at least this share 
 
 def answer_of(report: Answered) -> str:
     """The answer of a count, as one text."""
-    return " ".join(answer_lines(report))
+    return " ".join([*lead_lines(report), *reason_lines(report)])
 
 
-def answer_lines(report: Answered) -> list[str]:
-    """The sentences of the answer, family by family of the schedules that were counted."""
+def lead_lines(report: Answered) -> list[str]:
+    """The answer in a sentence for each family of the schedules that were counted: the least result, what it moves,
+    and how far that is from the floor."""
+    return [lead(report, found) for found in by_family(report.results).values()]
+
+
+def reason_lines(report: Answered) -> list[str]:
+    """The sentences that say why, family by family."""
     families = by_family(report.results).values()
     return [line for found in families for line in lines_of_family(report.problem, found, report.M_bytes)]
 
@@ -61,21 +69,54 @@ def lines_of_family(problem: Attention, results: Sequence[Result], M_bytes: int 
     within = [r for r in counted if r.fits is not False]
     winner = winner_of(results)
     if winner is None:
-        return [nothing_fits(counted, M_bytes)]
+        return []
     baseline = next((r for r in counted if r.schedule == BASELINE and r is not winner), None)
     near = [r for r in within if r is not winner and moved_bytes(r) <= NEAR * moved_bytes(winner)]
     farther = sorted((r for r in within if moved_bytes(r) > NEAR * moved_bytes(winner)), key=moved_bytes)
     other = baseline or next(iter(farther), None) or next((r for r in counted if r not in within), None)
-    parts = [comparison(problem, winner, other, M_bytes) if other else f"{named(winner)} moves {winner.total} words."]
+    parts = [comparison(problem, winner, other, M_bytes)] if other else []
     if near:
         parts.append(nearly_as_good(winner, near))
     subject = winner.schedule if near else "It"  # the sentence before may be about others
     if farther and farther[0] is not other:
         parts.append(next_best(problem, winner, farther[0], subject))
-    parts.append(distance_to_floor(winner.ratio_to_floor, M_bytes, subject))
     if winner.fits is None:
-        parts.append(f"Whether it fits is not known without M: it needs {winner.smem_peak_bytes} B of SRAM.")
+        parts.append(f"Whether it fits is not known without M: it needs {winner.smem_peak_bytes:,} B of SRAM.")
     return [part for part in parts if part]
+
+
+def lead(report: Answered, results: Sequence[Result]) -> str:
+    """The first sentence about the results of one family: `flash2 196x1 moves 172 MiB; no exact algorithm of its class
+    can move less than 162 MiB: 6 % above.`"""
+    winner, p = winner_of(results), report.problem
+    if winner is None:
+        return nothing_fits([r for r in results if r.total_bytes is not None], report.M_bytes)
+    name = winner.schedule + tile_sizes(winner) + flags(vars(winner).get("options") or {})
+    share, size = winner.ratio_to_floor, about(moved_bytes(winner))
+    one_width = moved_bytes(winner) == (winner.total or 0) * p.word_bytes and p.cache_dtype == p.dtype
+    text = f"{name} moves {size if one_width or share is None else f'{winner.total:,} words ({size})'}"
+    if share is None:
+        return text + "."
+    which = "no exact algorithm" if report.M_bytes is None else "no exact algorithm of its class"
+    if share == 1:
+        return f"{text}, and {which} can move less."
+    least = floor_of(p, report.M_bytes, SCHEDULES[winner.schedule].family) or 0
+    limit = f"less than {about(least * p.word_bytes)}" if one_width else f"fewer than {least:,} words"
+    return f"{text}; {which} can move {limit}: {above(share)}."
+
+
+def about(size: int) -> str:
+    """Bytes in the largest binary unit, in three digits: `162 MiB`."""
+    unit, factor = next(((u, f) for u, f in UNITS if size >= f), ("B", 1))
+    return f"{size / factor:#.3g}".rstrip(".") + f" {unit}" if size % factor else f"{size // factor:,} {unit}"
+
+
+def above(share: float) -> str:
+    """A ratio above 1 in words: `6 % above`, or `this is 2.5 times that`."""
+    if share >= 2:
+        return f"this is {excess(share)} times that"
+    percent = 100 * (share - 1)
+    return f"{percent:.0f} % above" if percent >= 1 else f"{percent:.1g} % above"
 
 
 def moved_bytes(result: Result) -> int:
@@ -153,7 +194,7 @@ def distance_to_floor(share: float | None, M_bytes: int | None, subject: str = "
         return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
     if M_bytes is None:
         return f"That is {excess(share)} times the compulsory words."
-    return f"{subject} is within {at_most(share)} of the least that any algorithm of the class can move."
+    return f"{subject} is within a factor of {at_most(share)} of the least that any algorithm of the class can move."
 
 
 # ---------------------------------------------------------------- the reason

@@ -380,7 +380,8 @@ def cells_of(
     row["limit"] = limits(row["fits"], counted["least_smem_bytes"], M_bytes)
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
     row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, row["fits"])
-    row["ratio_to_bound"] = None if M_bytes is None or apart else ratio_to_bound(problem, M_bytes, counted)
+    row["ratio_to_order"] = None if M_bytes is None or apart else ratio_to_order(problem, M_bytes, counted)
+    row["ratio_to_bound"] = row["ratio_to_order"]
     if np.any(nothing):
         row = {k: v if v is None else np.where(nothing, empty(nothing), np.asarray(v, object)) for k, v in row.items()}
         row["fits"] = np.where(nothing, False, cast("Whole", row["fits"]))
@@ -413,7 +414,7 @@ def limits(fits: object, least_smem_bytes: Size, M_bytes: Whole | None) -> objec
     return np.where(np.asarray(fits), np.array(None, object), short.astype(object))
 
 
-def ratio_to_bound(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
+def ratio_to_order(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
     """Words over N^2 d^2 / M. A cell is None if M holds no word; the array then has dtype object."""
     M_words = cast("Whole", problem.on_chip_words(M_bytes))
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))

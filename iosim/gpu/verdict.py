@@ -166,8 +166,8 @@ def partial_sectors_of(job: ScheduleJob) -> PartialSectors:
 def _judge(what: str, simulated: int, found: int, slack: int, tma: bool, faults: list[str]) -> None:
     room = slack + (round(simulated * TMA_TOLERANCE) if tma else 0)
     if not simulated <= found <= simulated + room:
-        bound = f", sectors may add {room} B" if room else ""
-        faults.append(f"{what}: simulated {simulated} B, the hardware counted {found} B{bound}")
+        bound = f", sectors may add {room:,} B" if room else ""
+        faults.append(f"{what}: simulated {simulated:,} B, the hardware counted {found:,} B{bound}")
 
 
 def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:

@@ -183,7 +183,7 @@ class Explained(Answer):
         return Table((*same, *ARGUMENT), [{"argument": name, **row} for name, row in self.tensors.items()])
 
     def summary(self) -> str:
-        return f"{self.kernel}, {self.programs} programs: {self.reads} words read, {self.writes} written"
+        return f"{self.kernel}, {self.programs} programs: {self.reads:,} words read, {self.writes:,} written"
 
     def pieces(self) -> Pieces:
         return ["\n".join(self._head()), self.table(), "\n".join(["", *self._lines()])]
@@ -204,17 +204,17 @@ class Explained(Answer):
 
         atomics = self.total("atomics")
         yield (
-            f"{self.reads} words read and {self.writes} written"
+            f"{self.reads:,} words read and {self.writes:,} written"
             + (f", {atomics} changed by atomics" if atomics else "")
             + f": {binary(self.total_bytes)}"
         )
         if self.flops:
-            yield f"{self.flops} FLOPs of matrix products, {self.intensity:.4g} a byte"
+            yield f"{self.flops:,} FLOPs of matrix products, {self.intensity:.4g} a byte"
         if self.resources:
             yield from self._resource_lines(self.resources, format_bytes)
         if self.floor:
             ratio = (self.reads + self.writes) / self.floor.words
-            yield f"floor: {self.floor.words} words ({self.floor.form}); the kernel moves {ratio:.4g} times as many"
+            yield f"floor: {self.floor.words:,} words ({self.floor.form}); the kernel moves {ratio:.4g} times as many"
         if self.nearest:
             yield from self._nearest_lines(self.nearest)
 
@@ -244,7 +244,7 @@ class Explained(Answer):
         if n.equal:
             yield f"nearest schedule: {n.name}, equal word for word"
         else:
-            yield f"nearest schedule: {n.name}, {n.distance_words} words away"
+            yield f"nearest schedule: {n.name}, {n.distance_words:,} words away"
             yield from ("  " + line for line in n.differences())
 
 

@@ -86,12 +86,12 @@ class Nearest:
 def difference(name: str, way: str, own: int, other: int, schedule: str) -> str:
     """The sentence about one difference."""
     if not other:
-        return f"{name} is {way}, {own} words, and not at all in {schedule}"
+        return f"{name} is {way}, {own:,} words, and not at all in {schedule}"
     if not own:
-        return f"{name} is not {way}; {schedule} has {other} words"
-    more = f"{abs(own - other)} words {'more' if own > other else 'less'}"
+        return f"{name} is not {way}; {schedule} has {other:,} words"
+    more = f"{abs(own - other):,} words {'more' if own > other else 'less'}"
     times = f"{own / other:.4g} times as many"
-    return f"{name} is {way} {own} words, {more} than in {schedule} ({times})"
+    return f"{name} is {way} {own:,} words, {more} than in {schedule} ({times})"
 
 
 def distance(one: Words, two: Words) -> int:

@@ -52,7 +52,7 @@ def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) ->
 
 def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[tuple[str, ...], Requests]) -> str:
     """The note on words outside of one tensor."""
-    counts = ", ".join(f"{words} words of its {way}" for way, words in ways.items())
+    counts = ", ".join(f"{words:,} words of its {way}" for way, words in ways.items())
     size = tensor.reach * tensor.word_bytes
     lines = [line for (who, way, line), r in requests.items() if who == name and way in ways and reaches_over(r, size)]
     return (

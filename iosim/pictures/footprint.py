@@ -172,7 +172,7 @@ def bar_svg(bar: Bar, note: str, scale: float, room: float, palette: dict[str, s
         wide = min(part * scale, room - start)
         if wide > 0:
             box = f'x="{start:.1f}" y="0" width="{wide:.1f}" height="{BAR}" fill="{palette[name]}"'
-            tip = f"<title>{escape(name)}: {part} B</title>"
+            tip = f"<title>{escape(name)}: {part:,} B</title>"
             found.append(f'<rect {box} stroke="#fff" stroke-width="0.8">{tip}</rect>')
             if wide > text_width(name) + 6:
                 found.append(label(start + wide / 2, 17, name, "middle", ink_on(palette[name]), bold=True))

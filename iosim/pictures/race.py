@@ -237,7 +237,7 @@ class Lane:
         return [
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{room:.1f}" height="10" fill="#eef2f5"/>',
             f'<rect class="w" style="{style}" x="{x:.1f}" y="{y:.1f}" width="{long:.1f}" height="10" fill="{INK}"/>',
-            label(x, y + 26, f"{one.total} words moved in all", "start", INK),
+            label(x, y + 26, f"{one.total:,} words moved in all", "start", INK),
         ]
 
 

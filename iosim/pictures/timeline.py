@@ -179,14 +179,14 @@ class Panel:
 
     def svg(self, limit: int | None) -> list[str]:
         """The title, the grid, the areas, the line of M = `limit` words, and the ticks."""
-        title = f"{self.run.name}: {self.run.x[-1]} words moved"
+        title = f"{self.run.name}: {self.run.x[-1]:,} words moved"
         found = [label(LEFT, self.top - 8, title, "start", INK, bold=True)]
         for value in round_steps(0, self.high)[::2]:
             y = self.up(value)
             found.append(segment(LEFT, y, self.right, y, "grid") + label(LEFT - 7, y + 4, number(value), "end"))
         found += self.areas()
         if limit is not None:
-            y, name = self.up(limit), f"M = {limit} words"
+            y, name = self.up(limit), f"M = {limit:,} words"
             found.append(segment(LEFT, y, self.right, y, "mark") + label(self.right, y - 4, name, "end", INK))
         for value in round_steps(0, self.last):
             text = number(value)

@@ -23,6 +23,7 @@ from ..core.tiling import Rule, Tiling, tiles_text
 from ..counting.asked import asked
 from ..counting.count import one_tiling
 from ..errors import FoldingError
+from ..grid import grouped
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
 from ..tables import Row
@@ -258,5 +259,5 @@ def words_text(line: TextLine, counted: bool) -> str:
     parts = []
     for side, verb in enumerate(("read", "write")):
         texts = {name: pair[side] for name, pair in (line.words if counted else line.formulas).items() if pair[side]}
-        parts += [f"{verb} " + ", ".join(f"{name}: {text}" for name, text in texts.items())] * bool(texts)
+        parts += [f"{verb} " + ", ".join(f"{name}: {grouped(text)}" for name, text in texts.items())] * bool(texts)
     return "; ".join(parts)

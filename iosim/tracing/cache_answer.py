@@ -165,13 +165,13 @@ def comparison_header(name: str, found: Comparison) -> str:
     """The lines above the table of a comparison: what was accessed, and what the explicit SRAM moves."""
     own = found["scratchpad"]
     kind = found["granularity"]
-    unit = f"{found['accesses']} {kind} accesses, to {found['objects']} {'tiles' if kind == 'tile' else 'runs'}"
+    unit = f"{found['accesses']:,} {kind} accesses, to {found['objects']:,} {'tiles' if kind == 'tile' else 'runs'}"
     greedy = (
         "" if found["optimal"] else "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
     )
     room = own["sram_peak_bytes"]
-    itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room} B moves"
-    return f"{name}: {unit}\n{itself} {own['total']} words, {own['total_bytes']} B{greedy}\n\n"
+    itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room:,} B moves"
+    return f"{name}: {unit}\n{itself} {own['total']:,} words, {own['total_bytes']:,} B{greedy}\n\n"
 
 
 COUNTS: list[Column[Row]] = columns_of(

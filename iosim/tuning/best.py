@@ -14,7 +14,7 @@ from ..counting.columns import COLUMNS, flags, more_columns, problem_columns
 from ..counting.notes import notes_on_mask, notes_on_tiles
 from ..counting.report import problem_row, unfit_lines
 from ..counting.result import MORE_TILES, PLACES, RESULT, Result, least_of, more_sizes, tile_sizes, verdict
-from ..counting.sentence import answer_lines, answer_of, winners
+from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Best(Answer):
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else lines_on_dominated(self.dominated)
         tables: Pieces = [above, found, *hidden, "", self.of_whom(), published, "", bounds_table(self.bounds)]
-        return [*tables, *unfit_lines(seen), "", *answer_lines(self.kept)]
+        return [*lead_lines(self.kept), *tables, *unfit_lines(seen), "", *reason_lines(self.kept)]
 
     def of_whom(self) -> str:
         """The line above published tiles. On a GPU it says where their kernels keep S and O."""
@@ -175,7 +175,7 @@ def why_none_fits(r: ResultWithBlocks) -> str:
     """The reason why no tiling with the least number of blocks fits; an empty string if none is known."""
     if r.most_blocks is not None:
         return f"none: at most {r.most_blocks} block" + "s" * (r.most_blocks != 1)
-    return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes} B"
+    return "" if r.needs_M_bytes is None else f"none: needs {r.needs_M_bytes:,} B"
 
 
 ENTRY: Columns[Entry] = (
@@ -204,7 +204,6 @@ SHOWN = (
     "total",
     "total_bytes",
     "ratio_to_winner",
-    "ratio_to_bound",
     "ratio_to_floor",
 )
 
@@ -233,13 +232,14 @@ def lines_on_dominated(names: Mapping[str, str], verb: str = "move no less than"
 
 
 def winner_line(best: Best) -> str:
-    """The line that says which schedule and tiles move least."""
-    least = f"least with {best.least_blocks} blocks" if best.least_blocks > 1 else "least"
-    winner = best.winner
+    """The line that says which schedule and tiles move least with so many blocks; none if any number will do."""
+    if best.least_blocks == 1:
+        return ""
+    least, winner = f"least with {best.least_blocks} blocks", best.winner
     if winner is None or winner.total_bytes is None:
-        return "nothing fits\n" if best.least_blocks == 1 else f"{least}: none that fits\n"
+        return f"{least}: none that fits\n"
     tiles = tile_sizes(winner) + flags(winner.options)
-    return f"{least}: {winner.schedule}{tiles}, {winner.total} words, {winner.total_bytes} B\n"
+    return f"{least}: {winner.schedule}{tiles}, {winner.total:,} words, {winner.total_bytes:,} B\n"
 
 
 def space_json(schedules: Sequence[str], left_out: Sequence[str], tile_multiple: int, least_blocks: int) -> Row:

@@ -256,7 +256,7 @@ def about_one(found: OverM, multiple: int) -> str:
         return where
     distance = distance_to_floor(below.ratio_to_floor, M)
     compared = f"nothing of {question.above.name} fits." if above is None else comparison(p, below, above, M)
-    return " ".join(part for part in (where, f"At M = {M} B {compared}", distance) if part)
+    return " ".join(part for part in (where, f"At M = {M:,} B {compared}", distance) if part)
 
 
 def where_in_M(found: OverM) -> str:
@@ -288,7 +288,7 @@ def about_several(question: Question, found: Sequence[OverM]) -> str:
 def line_over_N(found: OverN) -> str:
     """The sentence about one answer: the N of the axis at which this is so."""
     p, text = found.problem, found.question.text
-    about = f"(M = {found.M_bytes} B, d = {p.d}, {p.dtype})"
+    about = f"(M = {found.M_bytes:,} B, d = {p.d}, {p.dtype})"
     if not found.stretches:
         return f"{text} at no N up to {found.N_last} {about}."
     first, alone = longest_in_N(found)

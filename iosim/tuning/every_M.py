@@ -80,7 +80,7 @@ class Curve(Answer):
         filled = [column for column in OF_SCHEDULE if any(getattr(step, column.name) for step in steps)]
         columns = [*STEP, *filled]
         blocks = ["blocks"] * (self.least_blocks > 1)
-        names = ("from_M", "schedule", "chosen", *blocks, "total", "total_bytes", "ratio_to_bound", "ratio_to_floor")
+        names = ("from_M", "schedule", "chosen", *blocks, "total", "total_bytes", "ratio_to_order", "ratio_to_floor")
         rows = [step_row(self.problem, step, self.space[0].family) for step in steps]
         return Table(columns, rows, shown=in_order((*STEP, *OF_SCHEDULE), names))
 
@@ -156,9 +156,10 @@ STEP: Columns[Row] = (
     Column("order_words", "number"),
     Column("saha_ye_words", "number"),
     Column("compulsory_words"),
-    Column("ratio_to_bound", "number", "x N^2d^2/M", ".3f", 3),
+    Column("ratio_to_bound", "number"),  # the name of ratio_to_order before iosim 0.3
     Column("floor_words"),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
+    Column("ratio_to_order", "number", "x N^2d^2/M", ".3f", 3),
 )
 OF_SCHEDULE: Columns[Row] = (  # there if some step has them
     Column("blocks", heading="blocks", spare=2),
@@ -196,6 +197,7 @@ def step_row(p: Attention, step: CurveStep, family: str) -> Row:
         "saha_ye_words": words.get("Saha and Ye 2024"),
         "compulsory_words": words["compulsory"],
         "ratio_to_bound": step.total / order if order else None,
+        "ratio_to_order": step.total / order if order else None,
         "floor_words": floor,
         "ratio_to_floor": step.total / floor if floor else None,
         "options": more_sizes(step.options),
@@ -285,4 +287,4 @@ def worst(some: Sequence[Gap]) -> Gap | None:
 
 def place(p: Attention, gap: Gap) -> str:
     """The M of a gap: `M = 31431 B = 0.959 d^2 words`."""
-    return f"M = {gap.M_bytes} B = {gap.M_bytes // p.word_bytes / p.d**2:.3g} d^2 words"
+    return f"M = {gap.M_bytes:,} B = {gap.M_bytes // p.word_bytes / p.d**2:.3g} d^2 words"

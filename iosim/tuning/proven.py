@@ -84,7 +84,7 @@ def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
     held = None if M_bytes is None else held_words(p, M_bytes)
     if M_bytes is None or held == p.on_chip_words(M_bytes):
         return []
-    return [f"the floors count M as {held} words, of the narrowest type; the orders count it in words of {p.dtype}"]
+    return [f"the floors count M as {held:,} words, of the narrowest type; the orders count it in words of {p.dtype}"]
 
 
 def bounds(

@@ -94,7 +94,7 @@ def test_several_answers_in_json_and_text(name, ask, iosim):
             k: v for k, v in answer.items() if k != "M_bytes"
         }
     text = iosim(*args).stdout
-    assert text.count("M = ") >= 2 and "1024 B" in text and "2048 B" in text
+    assert text.count("M = ") >= 2 and "1,024 B" in text and "2,048 B" in text
 
 
 @pytest.mark.parametrize("name", ["count", "tune", "bounds", "training", "cache", "roofline"])
@@ -398,7 +398,7 @@ def test_the_help_of_a_sweep_says_which_schedules_it_counts(iosim):
 
 
 def test_the_help_says_what_the_accumulators_are(iosim):
-    text = " ".join(iosim("count", "--help").stdout.split())
+    text = " ".join(iosim("count", "--help-all").stdout.split())
     assert "fp16 (default)" in text and "(default: that of --dtype" in text and "dense (default)" in text
 
 

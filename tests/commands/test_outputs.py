@@ -190,7 +190,7 @@ def test_names_without_an_ending_and_forms_that_are_asked_for_stay(tmp_path, ios
     for name in ("answer", "answer.2024", "v1.5", ".hidden", "x.log", "folder.d/answer"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         assert iosim(*COUNT, "-o", tmp_path / name).exit_code == 0, name
-        assert (tmp_path / name).read_text().startswith("attention: ")
+        assert (tmp_path / name).read_text().startswith("flash2 ")
     assert iosim(*COUNT, "--csv", "-o", tmp_path / "x.parquet").exit_code == 0
     assert iosim(*SWEEP, "--format", "csv", "-o", tmp_path / "x.xlsx").exit_code == 0
     assert iosim(*SWEEP, "-o", tmp_path / "x.txt").exit_code == 0

@@ -67,7 +67,9 @@ def test_ratios_to_the_floor(ask, iosim):
     assert ratios["flash1", "paper"] is None, "what does not fit may be below"
     row = next(csv.DictReader(io.StringIO(iosim("count", "--N", 64, "--d", 8, "--tiles", "64x1", "--schedule", "flash2",
                                                 "--csv").stdout)))  # fmt: skip
-    assert list(row)[-1] == "ratio_to_floor" and row["ratio_to_floor"] == "1.0", "without M: to compulsory words"
+    assert list(row)[-2:] == ["ratio_to_floor", "ratio_to_order"] and row["ratio_to_floor"] == "1.0", (
+        "without M: to compulsory words"
+    )
 
 
 def test_what_has_no_floor():
@@ -190,4 +192,4 @@ def test_it_is_said_if_floors_and_orders_count_other_words(options, words, iosim
     """16 KiB hold as many words as they would of the narrowest type. Registers are in both counts."""
     said = iosim("bounds", "--N", 512, "--d", 64, "--M", "16KB", *options).stderr
     assert said.count("\n") == said.count("the floors count M as") == bool(words)
-    assert words is None or f"M as {words} words" in said
+    assert words is None or f"M as {words:,} words" in said

@@ -28,10 +28,10 @@ def test_where_nothing_fits_the_least_sram_is_named(options):
 def test_tiles_that_are_too_large_are_to_be_smaller(ask, iosim):
     line = ("count", "--N", 1024, "--d", 64, "--M", "16KB", "--tiles", "512x512", "--schedule", "flash2")
     (note,) = ask(*line)["notes"]
-    assert note.startswith("nothing fits in 16384 B (16 KiB): try smaller tiles, or --tiles best")
+    assert note.startswith("nothing fits in 16,384 B (16 KiB): try smaller tiles, or --tiles best")
     assert least_named(note)[1] <= 16384 and f"note: {note}\n" == iosim(*line).stderr
 
 
 def test_without_tiles_to_choose_only_tune_is_named():
     (note,) = count(300, 64, "1KB", schedules="standard").notes
-    assert note == "nothing fits in 1024 B (1 KiB); iosim tune searches all schedules, and some of them need less"
+    assert note == "nothing fits in 1,024 B (1 KiB); iosim tune searches all schedules, and some of them need less"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import iosim
 from iosim.counting.bounds import answer_of_bounds
 from iosim.counting.count import count
-from iosim.counting.sentence import answer_lines, answer_of, moved, named, winner_of
+from iosim.counting.sentence import answer_of, lead_lines, moved, named, reason_lines, winner_of
+from iosim.counting.bounds import floor_of
 from iosim.tables import at_most, ratio
 from iosim.tracing.events import trace
 from iosim.tuning.least import tune
@@ -48,19 +49,19 @@ def by_name(report):
 @pytest.mark.parametrize("seed", range(40))
 def test_factors_are_ratios_of_counts(seed):
     report = asked(seed)
-    lines, winner = answer_lines(report), winner_of(report.results)
-    assert answer_of(report) == " ".join(lines) == report.answer
+    (lead,), lines, winner = lead_lines(report), reason_lines(report), winner_of(report.results)
+    assert answer_of(report) == " ".join([lead, *lines]) == report.answer
     if winner is None:
-        assert len(lines) == 1 and lines[0].startswith("Nothing that was counted fits")
+        assert lines == [] and lead.startswith("Nothing that was counted fits")
         assert not any(result.fits for result in report.results)
         return
     assert winner.fits and winner.total_bytes == min(r.total_bytes for r in report.results if r.fits)
-    assert lines[0].startswith(named(winner))
+    assert lead.startswith(re.sub("[()]", "", named(winner)) + " moves ")
     compared = [found for line in lines if (found := claim(line))]
     assert (
         compared
         or len([r for r in report.results if r.total is not None]) == 1
-        or "as many" in lines[0]
+        or "as many" in " ".join(lines)
         or len(lines) > 1
     )
     for factor, way, unit, other in compared:
@@ -74,7 +75,7 @@ def test_factors_are_ratios_of_counts(seed):
 def test_what_does_not_fit_is_said_so(seed):
     """Whatever is compared with and does not fit stands with the SRAM that it would need; nothing else does."""
     report = asked(seed)
-    for line in answer_lines(report):
+    for line in reason_lines(report):
         found = claim(line)
         if not found or winner_of(report.results) is None:
             continue
@@ -88,17 +89,35 @@ def test_what_does_not_fit_is_said_so(seed):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_distance_to_the_floor_is_never_too_small(seed):
+def test_the_first_sentence_has_the_bytes_the_floor_and_the_distance(seed):
     report = asked(seed)
-    winner, text = winner_of(report.results), answer_of(report)
-    found = re.search(r"within ([\d.]+) of the least that any algorithm of the class can move", text)
-    if winner is None or winner.ratio_to_floor is None:
-        assert not found
-    elif winner.ratio_to_floor == 1:
-        assert "No algorithm of the class can move less." in text and not found
+    winner, (text,) = winner_of(report.results), lead_lines(report)
+    if winner is None:
+        return
+    p, share = report.problem, winner.ratio_to_floor
+    least = floor_of(p, report.M_bytes, "attention")
+    assert winner.total / least == share
+    moves = re.search(r" moves (?:([\d,]+) words \()?([\d.,]+ [KMG]?i?B)", text)
+    assert size_of(moves[2]) == pytest.approx(winner.total_bytes, rel=0.006)
+    assert moves[1] is None or int(moves[1].replace(",", "")) == winner.total
+    if share == 1:
+        assert text.endswith(", and no exact algorithm of its class can move less.")
+        return
+    found = re.search(r"; no exact algorithm of its class can move (less|fewer) than (.*): (.*)\.$", text)
+    if found[1] == "fewer":
+        assert found[2] == f"{least:,} words" and moves[1]
     else:
-        assert found[1].startswith(f"{winner.ratio_to_floor:.3f}"), "as tables show it"
-        assert winner.ratio_to_floor <= float(found[1]) < winner.ratio_to_floor + 0.001
+        assert size_of(found[2]) == pytest.approx(least * p.word_bytes, rel=0.006) and not moves[1]
+    if percent := re.fullmatch(r"([\d.e-]+) % above", found[3]):
+        assert float(percent[1]) == pytest.approx(100 * (share - 1), abs=0.51) and 0 < float(percent[1]) <= 100
+    else:
+        assert float(re.fullmatch("this is ([\\d.]+) times that", found[3])[1]) == pytest.approx(share, rel=0.006)
+
+
+def size_of(text):
+    """The bytes that a text as `162 MiB` says."""
+    number, unit = text.split()
+    return float(number.replace(",", "")) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -108,7 +127,7 @@ def test_reasons_are_what_the_tensors_say(seed):
     winner = winner_of(report.results)
     sizes = {"Q": "N d", "K": "Nk d", "V": "Nk dv", "O": "N dv", "S": "N Nk", "P": "N Nk", "l": "N", "m": "N"}
     p = report.problem
-    for line in answer_lines(report) if winner else ():
+    for line in reason_lines(report) if winner else ():
         for names, text in re.findall(
             r"((?:\b[QKVOSPlm]\b(?:, | and )?)+) (never goes?|(?:is|are) read [^;.,]*)", line
         ):
@@ -128,10 +147,10 @@ def test_reasons_are_what_the_tensors_say(seed):
 
 def test_the_example_of_the_readme():
     assert count(8192, 128, "100KB").answer == (
+        "flash2 196x1 moves 172 MiB; no exact algorithm of its class can move less than 162 MiB: 6 % above. "
         "flash2 (196x1) moves 3.02x fewer words than standard, which would need 20.5 times this SRAM: S and P never go "
         "through HBM; but K and V are read 42 times, not once. It moves 1.5x fewer words than flash1 (2x196), the next "
-        "that fits: O is written once, not read and written 42 times, and Q is read once, not 42 times. It is within "
-        "1.064 of the least that any algorithm of the class can move."
+        "that fits: O is written once, not read and written 42 times, and Q is read once, not 42 times."
     )
 
 
@@ -150,14 +169,15 @@ def test_names_decide_nothing(monkeypatch):
 
 def test_without_M_nothing_is_said_to_fit():
     report = count(64, 8, tiles="16x16", schedules="flash1,flash2")
-    assert "Whether it fits is not known without M: it needs 1600 B of SRAM." in report.answer
+    assert "Whether it fits is not known without M: it needs 1,600 B of SRAM." in report.answer
     assert "of the class" not in report.answer and "that fits" not in report.answer
     assert report["flash2"].sram_peak_bytes == 1600
 
 
 def test_several_families_have_a_sentence_each():
-    lines = answer_lines(count(64, 8, "4KB", schedules="matmul-tiled,flash1,flash2,matmul-naive"))
-    assert [line.split()[0] for line in lines if not line.startswith(("It", "No"))] == ["matmul-tiled", "flash2"]
+    report = count(64, 8, "4KB", schedules="matmul-tiled,flash1,flash2,matmul-naive")
+    assert [line.split()[0] for line in lead_lines(report)] == ["matmul-tiled", "flash2"]
+    assert [line.split()[0] for line in reason_lines(report)] == ["matmul-tiled", "flash2"]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -168,7 +188,7 @@ def test_tune_has_the_sentence_of_its_winner(seed):
         assert answer_of(best).startswith("Nothing")
         return
     assert answer_of(best).startswith(best.winner.schedule) and best.winner is winner_of(best.results)
-    for factor, way, _, other in filter(None, map(claim, answer_lines(best))):
+    for factor, way, _, other in filter(None, map(claim, reason_lines(best))):
         its = by_name(best)[other]
         ratio = its.total_bytes / best.winner.total_bytes
         assert factor == pytest.approx(ratio if way == "fewer" else 1 / ratio, rel=0.006)
@@ -178,18 +198,32 @@ def test_tune_has_the_sentence_of_its_winner(seed):
 def test_bounds_have_a_sentence():
     text = answer_of_bounds(count(8192, 128, "100KB").bounds)
     assert text.startswith(
-        "No algorithm of the class moves fewer than 84758228 words; the least of what was counted moves "
+        "No algorithm of the class moves fewer than 84,758,228 words; the least of what was counted moves "
     )
-    least = int(re.search(r"moves (\d+), within", text)[1])
-    assert float(re.search(r"within ([\d.]+) of that", text)[1]) == pytest.approx(least / 84758228, abs=0.001)
+    least = int(re.search(r"moves ([\d,]+), within", text)[1].replace(",", ""))
+    assert float(re.search(r"within a factor of ([\d.]+) of that", text)[1]) == pytest.approx(
+        least / 84758228, abs=0.001
+    )
     assert "No floor is known here" in answer_of_bounds(count(64, 8, "4KB", mask="window:1b", tiles="8x8").bounds)
 
 
-@pytest.mark.parametrize("command", ["count", "tune", "bounds"])
-def test_commands_end_with_it(command, ask, iosim):
+@pytest.mark.parametrize("command", ["count", "tune"])
+def test_commands_begin_with_the_answer_and_end_with_the_reasons(command, ask, iosim):
     args = (command, "--N", 256, "--d", 16, "--M", "4KB")
-    answer = ask(*args)["answer"]
-    assert " ".join(iosim(*args).stdout.split()).endswith(answer) and len(answer) > 60
+    answer, text = ask(*args)["answer"], iosim(*args).stdout
+    lead, asked = text.split("\n")[:2]
+    assert answer.startswith(lead + " ") and asked.startswith("attention: N = 256")
+    assert " ".join(text.split()).endswith(answer.removeprefix(lead + " ")) and len(lead) > 60
+
+
+def test_bounds_end_with_their_sentence(ask, iosim):
+    args = ("bounds", "--N", 256, "--d", 16, "--M", "4KB")
+    assert iosim(*args).stdout.endswith("\n" + ask(*args)["answer"] + "\n")
+
+
+def test_without_M_the_floor_is_that_of_every_algorithm():
+    (text,) = lead_lines(count(512, 64, tiles="16x16", schedules="standard"))
+    assert text == "standard moves 2.25 MiB; no exact algorithm can move less than 256 KiB: this is 9 times that."
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,14 @@ import sys
 
 import pytest
 from paths import ROOT
+from sessions import sessions
 
 from iosim.commands.cli import COMMANDS, main
 
 README = (ROOT / "README.md").read_text()
 
 
-def session():
-    text = re.search(r"```console\n(.*?)```", README, re.S)[1]
-    return [part.split("\n", 1) for part in re.split(r"^\$ iosim ", text, flags=re.M)[1:]]
-
-
-@pytest.mark.parametrize("command, output", session(), ids=lambda x: x[:30])
+@pytest.mark.parametrize("command, output", sessions(README), ids=lambda x: x[:30])
 def test_the_session_is_what_is_printed(command, output, iosim):
     assert iosim(*shlex.split(command)).stdout == output
 

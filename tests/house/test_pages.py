@@ -5,6 +5,7 @@ import shlex
 
 import pytest
 from paths import DOCS
+from sessions import sessions
 
 import iosim
 
@@ -12,14 +13,13 @@ PAGES = DOCS / "schedules"
 NAMES = ["forward", "matmul", "online-softmax", "small-cache", "linear", "../masks", "latent", "kv-types", "selected"]
 
 
-def sessions(name):
-    text = (PAGES / f"{name}.md").read_text()
-    blocks = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", text, re.S)
-    assert blocks, "a page shows what it is about"
-    return [pytest.param(command, output, id=f"{name}-{k}") for k, (command, output) in enumerate(blocks)]
+def cases(name):
+    found = sessions((PAGES / f"{name}.md").read_text())
+    assert found, "a page shows what it is about"
+    return [pytest.param(command, output, id=f"{name}-{k}") for k, (command, output) in enumerate(found)]
 
 
-@pytest.mark.parametrize("command, output", [case for name in NAMES for case in sessions(name)])
+@pytest.mark.parametrize("command, output", [case for name in NAMES for case in cases(name)])
 def test_what_is_shown_is_what_is_printed(command, output, iosim):
     assert iosim(*shlex.split(command)).stdout == output
 

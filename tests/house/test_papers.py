@@ -7,22 +7,20 @@ import shlex
 
 import pytest
 from paths import ROOT
+from sessions import sessions
 
 PAPERS = ROOT / "docs/papers"
 NAMES = ["fig2-middle", "fig2-right", "001-tables", "ledgers"]
 TEXT = {name: (PAPERS / f"{name}.md").read_text() for name in NAMES}
 
 
-def sessions(name):
-    """(command, output) of each command of a page. A block may hold several commands."""
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", TEXT[name], re.S):
-        found += [part.split("\n", 1) for part in re.split(r"^\$ iosim ", block, flags=re.M)[1:]]
+def cases(name):
+    found = sessions(TEXT[name])
     assert found, "a page shows what it is about"
     return [pytest.param(command, output, id=f"{name}-{k}") for k, (command, output) in enumerate(found)]
 
 
-@pytest.mark.parametrize("command, output", [case for name in NAMES for case in sessions(name)])
+@pytest.mark.parametrize("command, output", [case for name in NAMES for case in cases(name)])
 def test_what_is_shown_is_what_is_printed(command, output, iosim, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert iosim(*shlex.split(command)).stdout == output

@@ -65,7 +65,7 @@ def test_the_command_has_words_beside_the_lines(iosim, ask):
     text = iosim("schedules", "flash2", *sizes).stdout
     assert "words moved by each line: N = 64, d = 8, tiles 16x8" in text
     assert re.search(r"\| +chip.store\(o, \"O\", i\) +write O: 512 \|", text)
-    assert re.search(r"cache.load\(j\), \(m, l, o\)\) +\|\n\| +read K: 2048, V: 2048 \|", text)
+    assert re.search(r"cache.load\(j\), \(m, l, o\)\) +\|\n\| +read K: 2,048, V: 2,048 \|", text)
     (row,) = ask("schedules", "flash2", *sizes)["schedules"]
     assert row["run"] == {
         "N": 64,

@@ -2,6 +2,7 @@
 
 import pytest
 from paths import DOCS
+from sessions import sessions
 
 SIZES = ("--N", 32, "--d", 8, "--tiles", "8x8", "--schedule", "flash1")
 
@@ -62,13 +63,6 @@ def test_tiles_that_overlap_are_no_objects(iosim):
     assert answer.exit_code == 2 and "overlap" in answer.stderr
 
 
-def sessions():
-    import re
-
-    text = (DOCS / "cache.md").read_text()
-    return [block.split("\n", 1) for block in re.findall(r"```console\n\$ iosim (.*?)```", text, re.S)]
-
-
-@pytest.mark.parametrize("command, output", sessions(), ids=lambda x: x[-30:])
+@pytest.mark.parametrize("command, output", sessions((DOCS / "cache.md").read_text()), ids=lambda x: x[-30:])
 def test_the_docs_print_what_is_printed(command, output, iosim):
     assert iosim(*command.split()).stdout == output

@@ -311,11 +311,11 @@ def test_a_range_in_the_command(iosim, ask):
     assert some["curve"][1:] == inside and len(inside) > 45
     assert some["curve"][0] == every[every.index(inside[0]) - 1], "what applies at 10 KB"
     text = iosim(*args, "--M", "10KB:100KB").stdout
-    assert "for M from 10240 B (10 KiB) to 102400 B (100 KiB): " in text
-    assert all(f" {row['total']} " in text for row in some["curve"]), "a range is shown whole"
+    assert "for M from 10,240 B (10 KiB) to 102,400 B (100 KiB): " in text
+    assert all(f" {row['total']:,} " in text for row in some["curve"]), "a range is shown whole"
     ends = [*(row["M_bytes"] - 1 for row in inside), 100 * 1024]
     ratios = [row["total"] / floor(Attention(2048, 64), M).words for row, M in zip(some["curve"], ends, strict=True)]
-    assert f"at most {max(ratios):.3f} times the floor for M from 10240 B" in some["answer"]
+    assert f"at most {max(ratios):.3f} times the floor for M from 10,240 B" in some["answer"]
 
 
 def test_the_gap_of_a_range_is_that_of_its_last_byte():
@@ -335,7 +335,7 @@ def test_without_a_range_some_rows_are_shown(iosim, ask):
     every, text = ask(*args)["curve"], iosim(*args).stdout
     table = text[text.index("from M ") : text.index("\npublished")].splitlines()[2:]
     *rows, said, _ = table if table[-1] == "" else [*table, ""]
-    bytes_of = [int(row.split(" B ")[0]) for row in rows]
+    bytes_of = [int(row.split(" B ")[0].replace(",", "")) for row in rows]
     chosen = [row for row in every if row["M_bytes"] in bytes_of]
     assert len(rows) == len(chosen) < 40 < len(every) and chosen[-1] == every[-1]
     assert f"{len(rows)} of {len(every)} breakpoints" in said and "--all" in said and "16KB:1MB" in said

@@ -47,13 +47,15 @@ def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
 @pytest.mark.parametrize("N, d", [(8192, 128), (2048, 32)])
 def test_the_sentence_names_the_largest(N, d):
     text = " ".join(answer_lines(curve(N, d)))
-    worst = re.findall(r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = (\d+) B = ([\d.]+) d\^2 words\)", text)
+    worst = re.findall(
+        r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = ([\d,]+) B = ([\d.]+) d\^2 words\)", text
+    )
     assert len(worst) == 3
     for ratio, name, M, share in worst:
-        searched = tune(N, d, int(M))
+        searched = tune(N, d, int(M.replace(",", "")))
         least = {r.schedule for r in searched.results if r.total == searched.winner.total}
         assert name in least and f"{searched.winner.ratio_to_floor:.3f}" == ratio
-        assert float(share) == pytest.approx(int(M) // 2 / d**2, rel=0.006)
+        assert float(share) == pytest.approx(int(M.replace(",", "")) // 2 / d**2, rel=0.006)
     ratios = [gap.ratio for gap in gaps(curve(N, d)) if gap.M_bytes >= 2 * d]
     assert f"{max(ratios):.3f}" == max(ratio for ratio, *_ in worst)
 
@@ -94,9 +96,9 @@ def test_crossovers_are_compared_at_their_M(N, d):
     assert len(lines) == len(asked)
     for question, one, line in zip(asked, found, lines, strict=True):
         assert one.question == question
-        assert line.startswith(f"{question.text} at M = {one.M_bytes} B (") and "and at every larger M" in line
+        assert line.startswith(f"{question.text} at M = {one.M_bytes:,} B (") and "and at every larger M" in line
         if one.above_bytes is None:
-            assert re.search(r"At M = \d+ B nothing of [\w -]+ \(best tiles\) fits\.", line)
+            assert re.search(r"At M = [\d,]+ B nothing of [\w -]+ \(best tiles\) fits\.", line)
             continue
         factor = float(re.search(r" moves ([\d.]+)x fewer words than ", line)[1])
         assert factor == pytest.approx(one.above_bytes / one.below_bytes, rel=0.006) and factor > 1
@@ -126,7 +128,7 @@ def test_over_N_it_says_from_which(ask):
     found = ask("crossover", "--M", "4KB", "--d", 16, "--N", "16:512:+16", "--schedule", "flash2,standard")
     (first, _) = found["crossovers"]
     assert first["N"] == 16 and found["answer"].startswith(
-        "flash2 moves less than standard (fits or not) at every N of the axis, from 16 to 512 (M = 4096 B, d = 16, fp16)."
+        "flash2 moves less than standard (fits or not) at every N of the axis, from 16 to 512 (M = 4,096 B, d = 16, fp16)."
     )
 
 

@@ -128,11 +128,11 @@ def test_the_sentences_on_at_most(ask):
     line = ("tune", "--N", 2048, "--d", 64)
     said = ask(*line, "--at-most", "8MiB")
     M, least, below = said["M_bytes"], said["winner"], tune(2048, 64, said["M_bytes"] - 1).winner
-    moved, shorter = (re.escape(f"{size} B (") for size in (least["total_bytes"], below.total_bytes))
-    assert re.search(rf"^The least M for at most 8388608 B \(8 MiB\) is {M} B \(.*\): {least['schedule']} \({least['Br']}x"
+    moved, shorter = (re.escape(f"{size:,} B (") for size in (least["total_bytes"], below.total_bytes))
+    assert re.search(rf"^The least M for at most 8,388,608 B \(8 MiB\) is {M:,} B \(.*\): {least['schedule']} \({least['Br']}x"
                      rf"{least['Bc']}\) moves {moved}.*\) there\. With one byte less of M, the least is {shorter}", said["answer"])  # fmt: skip
     assert (
-        f"does so below M = {said['none_below_M_bytes']} B" in said["answer"]
+        f"does so below M = {said['none_below_M_bytes']:,} B" in said["answer"]
         and "In between it is open." in said["answer"]
     )
     assert (
@@ -146,8 +146,8 @@ def test_what_no_algorithm_can_do_is_said_so(ask):
     least = 4 * 64 * 8 * 2
     under, at = (ask("tune", "--N", 64, "--d", 8, "--at-most", goal) for goal in (least - 1, least))
     assert under["impossible"] and under["M_bytes"] is under["winner"] is under["none_below_M_bytes"] is None
-    assert f"No algorithm of the class moves at most {least - 1} B" in under["answer"]
-    assert f"at any M: it moves {least} B (4 KiB) or more." in under["answer"]
+    assert f"No algorithm of the class moves at most {least - 1:,} B" in under["answer"]
+    assert f"at any M: it moves {least:,} B (4 KiB) or more." in under["answer"]
     assert at["M_bytes"] and not at["impossible"]
 
 
@@ -155,7 +155,7 @@ def test_what_these_schedules_cannot_do_is_no_proof(ask):
     said = ask("tune", "--N", 64, "--d", 8, "--at-most", "4KiB", "--schedule", "standard")
     assert said["M_bytes"] is None and not said["impossible"] and said["none_below_M_bytes"] > 1
     assert (
-        "No schedule here moves at most 4096 B (4 KiB), at any M: the least is 36864 B (36 KiB), by standard."
+        "No schedule here moves at most 4,096 B (4 KiB), at any M: the least is 36,864 B (36 KiB), by standard."
         in said["answer"]
     )
     assert said["answer"].endswith("the floor proves it.") and said["results"][0]["M_bytes"] is None
@@ -170,11 +170,12 @@ def test_where_the_floor_meets_the_schedule_nothing_is_open():
 def test_the_sentences_on_a_factor(ask):
     said = ask("tune", "--N", 2048, "--d", 64, "--x-floor", "1.2")
     first = re.search(
-        r"^The least traffic is within a factor of 1.2 of the floor from M = (\d+) B [^)]*\) to (\d+) B", said["answer"]
+        r"^The least traffic is within a factor of 1.2 of the floor from M = ([\d,]+) B [^)]*\) to ([\d,]+) B",
+        said["answer"],
     )
-    assert [int(x) for x in first.groups()] == [said["from_M_bytes"], said["to_M_bytes"]]
-    assert f"At every larger M it is only from {said['always_from_M_bytes']} B" in said["answer"]
-    assert f"; the first M of all is {said['first_M_bytes']} B (" in said["answer"]
+    assert [int(x.replace(",", "")) for x in first.groups()] == [said["from_M_bytes"], said["to_M_bytes"]]
+    assert f"At every larger M it is only from {said['always_from_M_bytes']:,} B" in said["answer"]
+    assert f"; the first M of all is {said['first_M_bytes']:,} B (" in said["answer"]
     assert said["stretches"][0]["from_M_bytes"] == said["from_M_bytes"] and said["x_floor"] == 1.2
     inside = tune(2048, 64, said["from_M_bytes"]).winner.ratio_to_floor
     assert (
@@ -207,7 +208,7 @@ def test_the_sram_of_a_gpu_is_compared(goal, fits, ask):
     said, sram = ask(*line), load("h100").sram_bytes
     assert said["hardware"] == {"name": "H100", "M_bytes": sram, "fits": fits} and (said["M_bytes"] <= sram) == fits
     assert (
-        f"H100 has {sram} B (227 KiB) for a thread block: {'enough' if fits else 'too little; the least'}"
+        f"H100 has {sram:,} B (227 KiB) for a thread block: {'enough' if fits else 'too little; the least'}"
         in said["answer"]
     )
     both = ask("tune", *line[1:6], goal, "--hardware", "h100,t4", "--schedule", "flash2")["answers"]
