@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import iosim
-from iosim.counting.bounds import answer_of_bounds
+from iosim.counting.bounds import answer_of_bounds, floor_of
 from iosim.counting.count import count
 from iosim.counting.sentence import answer_of, lead_lines, moved, named, reason_lines, winner_of
-from iosim.counting.bounds import floor_of
 from iosim.tables import at_most, ratio
 from iosim.tracing.events import trace
 from iosim.tuning.least import tune

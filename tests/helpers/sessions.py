@@ -4,6 +4,7 @@
 three dots, are named and left as they are.
 """
 
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ import sys
 from paths import DOCS, ROOT
 
 BLOCK = re.compile(r"```console\n(\$ iosim .*?)```", re.S)
+ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
@@ -27,7 +29,7 @@ def sessions(page):
 
 def printed(command):
     line = [sys.executable, "-m", "iosim", *shlex.split(command)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}).stdout
+    return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, env=ENV).stdout
 
 
 def again(block):

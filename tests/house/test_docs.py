@@ -17,20 +17,52 @@ from iosim.commands.cli import COMMANDS, main
 README = (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("command, output", sessions(README), ids=lambda x: x[:30])
-def test_the_session_is_what_is_printed(command, output, iosim):
+def shown(pages):
+    """The commands of pages; those of explain need Triton."""
+    return [
+        pytest.param(
+            command, output, id=command[:30], marks=pytest.mark.needs("triton") if "explain" in command else ()
+        )
+        for page in pages
+        for command, output in sessions(page)
+    ]
+
+
+@pytest.mark.parametrize("command, output", shown([README, (ROOT / "docs/commands.md").read_text()]))
+def test_the_session_is_what_is_printed(command, output, iosim, monkeypatch):
+    monkeypatch.chdir(ROOT)
     assert iosim(*shlex.split(command)).stdout == output
 
 
 def test_the_first_screen_has_the_question_the_picture_the_commands_and_the_answer():
-    import iosim
 
     screen = "\n".join(README.splitlines()[:60])
-    quoted = " ".join(line.removeprefix("> ") for line in screen.splitlines() if line.startswith("> "))
-    assert quoted == iosim.count(8192, 128, "100KB").answer
     install, count = re.search(r"```sh\n(.*)\n(.*)\n```", screen).groups()
     assert install.endswith("pip install -q .") and count.endswith("iosim count --N 8192 --d 128 --M 100KB")
-    assert screen.index("?**") < screen.index("](docs/gap.svg)") < screen.index(install) < screen.index("> flash2")
+    assert (
+        screen.index("?**") < screen.index("](docs/gap.svg)") < screen.index(install) < screen.index("\nflash2 196x1")
+    )
+
+
+def test_the_chunk_of_the_readme():
+    """A 70B model on 8 GPUs: what the chunk reads if each token streams the cache, if each key and value is read once,
+    and with tiles of 128 rows."""
+    import iosim
+
+    new, cached, d, layers = 8192, 131072, 128, 80
+    command = re.search(r"`iosim (count --N 8192 .*?)`", " ".join(README.split()))[1]
+    assert command == "count --N 8192 --Nk 139264 --d 128 --heads 8 --kv-heads 1 --causal --tiles 128x128"
+    found = iosim.count(
+        new, d, Nk=new + cached, heads=8, kv_heads=1, mask="causal", tiles="128x128", schedules="flash2"
+    )
+    keys = 2 * (new + cached) * d * 2
+    once = 2 * next(bound.words for bound in found.bounds if bound.name == "compulsory")
+    said = {f"**{round(layers * new * cached * 2 * d * 2 / 1e12)} TB**", f"**{layers * keys / 1e9:.1f} GB**",
+            f"({layers * once / 1e9:.1f} GB with Q and O)", f"**{layers * found['flash2'].total_bytes / 1e12:.2f} TB**"}  # fmt: skip
+    assert said == {"**44 TB**", "**5.7 GB**", "(8.4 GB with Q and O)", "**2.84 TB**"}
+    assert all(text in README for text in said)
+    first = {bound.name: bound.words for bound in iosim.count(8192, 128, "100KB").bounds}
+    assert round(first["floor"] / first["compulsory"]) == 20 and "the floor is 20 times as high" in README
 
 
 def test_badges_are_true():
@@ -51,7 +83,10 @@ def test_badges_are_true():
 def test_the_python_example_prints_what_is_said():
     from iosim import SCHEDULES
 
-    code, printed = re.search(r"```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", README, re.S).groups()
+    page = (ROOT / "docs/python.md").read_text()
+    code, printed = re.search(
+        r"## A schedule of your own\n\n```python\n(.*?)```\n\nprints\n\n```text\n(.*?)```", page, re.S
+    ).groups()
     out = io.StringIO()
     try:
         with contextlib.redirect_stdout(out):
@@ -76,13 +111,13 @@ def test_the_schedule_of_the_docs_registers_and_is_right():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_is_in_the_readme_and_has_help(name, iosim):
+def test_every_command_has_its_row_and_its_help(name, iosim):
     """The line of a command in `iosim --help` comes from a table. It shares words with the command's own help."""
     command = main.get_command(None, name)
     first = inspect.cleandoc(command.help).partition("\n\n")[0].replace("\n", " ")
     assert first.endswith((".", "?")) and command.name == name
     assert words(first) & words(COMMANDS[name]), (first, COMMANDS[name])
-    assert f"`iosim {name}`" in README
+    assert f"\n| `iosim {name}` | " in (ROOT / "docs/commands.md").read_text()
     shown = iosim(name, "--help")
     assert shown.exit_code == 0 and words(first) <= words(shown.stdout)
     assert COMMANDS[name].split()[0] in iosim("--help").stdout and name in iosim("--help").stdout

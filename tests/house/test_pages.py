@@ -1,6 +1,5 @@
 """The pages of docs/schedules print what the program prints, and their tables hold."""
 
-import re
 import shlex
 
 import pytest

@@ -80,7 +80,7 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "co
 PYTHON_NAMES = {"kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
-    "sweep": {"path", "format", "part_rows", "resume", "quiet"},  # the answer is a DataFrame
+    "sweep": {"path", "format", "part_rows", "resume", "quiet", "share"},  # the answer is a DataFrame
     "plot": {"M"},
     "mask": {*option_names()} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`

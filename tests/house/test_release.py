@@ -74,7 +74,7 @@ def test_workflows_and_the_citation_are_of_this_version():
 
 @pytest.mark.parametrize("kind", [".whl", ".tar.gz"])
 def test_each_answers_in_an_empty_environment(files, kind, tmp_path):
-    """A command of the README's session prints there what the README says, and --version the version."""
+    """The README's first command prints there what the README says, and --version the version."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
     run(sys.executable, "-m", "venv", tmp_path / "venv")
     run(tmp_path / "venv" / "bin" / "pip", "install", "-q", files[kind], env=env)
