@@ -274,7 +274,8 @@ def probe(*args):
 def test_a_count_loads_nothing_heavy(extra):
     done = probe("count", "--N", "8192", "--d", "128", "--M", "100KB", *extra)
     assert done.returncode == 0, done.stderr
-    assert "flash2" in done.stdout and ("90,177,536" in done.stdout or "--mask" in extra), "it really counted"
+    words = done.stdout.replace(",", "")
+    assert "flash2" in words and ("90177536" in words or "--mask" in extra), "it really counted"
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
