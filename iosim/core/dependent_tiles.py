@@ -1,7 +1,8 @@
-"""Parts of an axis whose place or size depends on the tile of an outer loop.
+"""Parts of an axis: fixed ones, and those whose place or size depends on the tile of an outer loop.
 
 A schedule loops over them with `chip.tiles`, or indexes tensors with them:
 
+    for j in chip.tiles(Stretch(p.Nk, 0, n), t.rows_k):        # the first n keys
     for j in chip.tiles(Share(p.Nk, n, s), t.rows_k):          # the n keys of share s
     chip.store(o, "part", Moved(rows, i, ((p.N, s), (1, i))))  # tile i, from row p.N * s + i.start on
 
@@ -47,6 +48,15 @@ class Span(Tile):
     def _alone(self, rows: SizeClasses) -> None:
         if set(rows[0][1]) != {self.tile}:
             raise FoldingError("a part of an axis hangs on a tile that depends on another loop; run it unrolled")
+
+
+class Stretch(Tile):
+    """A fixed part of an axis of `length`: `size` positions from `start` on. It depends on no loop."""
+
+    __slots__ = ()
+
+    def __init__(self, length: Size, start: Size, size: Size):
+        super().__init__(length, size, start, 0)  # type: ignore[arg-type]  # as Share, it may be of arrays
 
 
 class Share(Span):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError
 from .arrays import smaller, sums
-from .dependent_tiles import Span
+from .dependent_tiles import Span, Stretch
 from .machine import Machine, Tile
 from .problem import Attention
 from .shapes import same
@@ -153,7 +153,9 @@ class Folded(Machine):
         exponents: dict[Tile, int] = {}
         factors: list[Size] = []
         for x in shape:
-            if isinstance(x, Tile):
+            if isinstance(x, Stretch):
+                factors.append(x.size)
+            elif isinstance(x, Tile):
                 groups = joined(x, groups)
                 exponents[x] = exponents.get(x, 0) + 1
             else:
@@ -178,6 +180,8 @@ class Folded(Machine):
         changed: dict[Tile, Group]
         if where is not None:
             changed = self._masked(where, tile, size)
+        elif isinstance(length, Stretch):
+            changed = {tile: AxisGroup(tile, length.size, size)}
         elif isinstance(length, Tile):
             inner = joined(length, outer)[length].within(length, size, tile)
             changed = dict.fromkeys(inner.tiles, inner)

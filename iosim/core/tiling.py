@@ -42,6 +42,8 @@ class Tiling(Generic[S]):
     """Rows of a tile of the output; None if the tile is Br x Bc."""
     cols_o: S | None = None
     """Columns of a tile of the output; None if the tile is Br x Bc."""
+    kept: S | None = None
+    """Keys that stay on chip for the whole run; None if they are those of one tile."""
 
 
 Rule = RuleName | Tiling

@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Self
 
-from ..core.dependent_tiles import Moved, Share, Span
+from ..core.dependent_tiles import Moved, Share, Span, Stretch
 from ..core.machine import Block, Tile
 from ..core.problem import Attention, Tensor
 from ..core.shapes import product
@@ -157,7 +157,7 @@ def is_aligned(p: Attention, tensor: Tensor, block: Block) -> bool:
     starts: list[int] = []
     while isinstance(last, SymbolicTile):
         starts, last = [*starts, last.step if last.step < int(last.length) else 0], last.parent
-    if isinstance(last, Span) and not isinstance(last, Seen):
+    if isinstance(last, Span) and not (isinstance(last, Seen) and not last.cut):
         return False
     return all(n * width % CHUNK_BYTES == 0 for n in (row_stride(p, tensor), *starts))
 
@@ -168,6 +168,10 @@ def words_between(tile: Tile | Size) -> int:
         return int(tile.each) * words_between(tile.tile)
     if isinstance(tile, Moved):
         return gcd(*(int(factor) * (1 if isinstance(x, Block) else words_between(x)) for factor, x in tile.terms))
+    if isinstance(tile, Seen) and tile.cut:
+        return 1
+    if isinstance(tile, Stretch):
+        return int(tile.start)
     if isinstance(tile, SymbolicTile):
         parent = tile.parent
         most = int(tile.length if parent is None else parent.extent)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
 
-from ..core.dependent_tiles import Moved, Share, Span
+from ..core.dependent_tiles import Moved, Share, Span, Stretch
 from ..core.machine import Block, Tile
 from ..errors import ScheduleError
 from ..masks.dropout import DropoutPart
@@ -39,12 +39,16 @@ class Expressions:
     # ------------------------------------------------------------------ tiles
 
     def start(self, tile: Tile) -> str:
-        """The first position of a tile, or of a part of an axis that depends on one."""
+        """The first position of a tile, or of a part of an axis."""
         if isinstance(tile, Share):
             return f"{self.start(tile.tile)} * {tile.each}"
         if isinstance(tile, Moved):
             return "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
-        return "0" if isinstance(tile, Seen) else f"{letter(tile)}0"
+        if isinstance(tile, Stretch):
+            return str(tile.start)
+        if isinstance(tile, Seen):
+            return self.needed(tile, first=True) if tile.cut else "0"
+        return f"{letter(tile)}0"
 
     def place(self, x: Tile | Block) -> str:
         """The start of a tile, or the first word of a block."""
@@ -57,7 +61,9 @@ class Expressions:
         if isinstance(x, Moved):
             return self.size(x.tile)
         if isinstance(x, Seen):
-            return f"(int){self.table('reach')}[{self.index(x.tile, x.mask.rows_q)}]"
+            return self.needed(x, first=False)
+        if isinstance(x, Stretch):
+            return str(x.size)
         return f"n{letter(x)}" if isinstance(x, Tile) else str(x)
 
     def turns(self, tile: SymbolicTile) -> str:
@@ -122,7 +128,7 @@ class Expressions:
         parent = j.parent
         if (i.step, j.step) != (mask.rows_q, mask.rows_k) or i.parent:
             return ""
-        if parent is not None and not isinstance(parent, Seen):
+        if parent is not None and not (isinstance(parent, Seen) and not parent.cut):
             return ""
         return f"if (!bit({self.table('whole')}, {letter(i)} * {mask.Tc} + {letter(j)})) "
 
@@ -131,6 +137,13 @@ class Expressions:
         assert self.tables is not None
         self.used_tables[name] = None
         return self.tables.use(name)
+
+    def needed(self, seen: Seen, first: bool) -> str:
+        """The first of the keys that a query tile needs, or their number, from a table."""
+        assert self.tables is not None
+        name = self.tables.needed(seen, first)
+        self.used_tables[name] = None
+        return f"(int){name}[{self.index(seen.tile, seen.size_of_tiles)}]"
 
     def line(self, line: MaskLine, tile: Tile | None = None) -> str:
         """The C expression for whether a tile of a line of the mask is active. Without a tile, for whether any tile of

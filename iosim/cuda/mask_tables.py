@@ -15,7 +15,7 @@ from ..masks.atoms import Documents
 from ..masks.expression import Atom, Join, evaluate
 from ..masks.files import MaskFile
 from ..masks.mask import BoundMask, Mask
-from ..masks.reach import reaches
+from ..masks.reach import Seen, ends
 
 if TYPE_CHECKING:
     from ..core.typing import Bools, Size
@@ -82,8 +82,8 @@ class Tables:
 
     Tables of bits: `active` (tiles that are not empty) and `whole` (tiles in which nothing is hidden), Tr x Tc; `any_q`
     and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. Tables of
-    numbers: `reach`, for each row tile the number of keys up to the last one that it sees; `document0` and so on, the
-    document of each token.
+    numbers: `first64` and `count64`, for each tile of 64 rows the first of the keys that it needs (masks/reach.py), and
+    their number, `reach64` if they begin at the first key of all; `document0` and so on, the document of each token.
     """
 
     def __init__(self, mask: AnyMask):
@@ -96,7 +96,16 @@ class Tables:
     def use(self, name: str) -> str:
         """The name of a table, which is made if it is not there yet."""
         if name not in self.words:
-            self.words[name] = self._reach() if name == "reach" else bits(self._tiles(name))
+            self.words[name] = bits(self._tiles(name))
+        return name
+
+    def needed(self, seen: Seen, first: bool) -> str:
+        """The name of the table of the first keys that query tiles need, or of their numbers of keys."""
+        rows = int(seen.size_of_tiles)
+        name = f"{'first' if first else 'count' if seen.cut else 'reach'}{rows}"
+        if name not in self.words:
+            found = [(start, end - start) for _, start, end in ends(self.mask, rows, seen.cut)]
+            self.words[name] = np.array([pair[not first] for pair in found], np.uint32)
         return name
 
     def is_constant(self, name: str) -> bool:
@@ -117,9 +126,6 @@ class Tables:
     def arguments(self) -> dict[str, BitWords]:
         """The large tables, which kernels take as arguments."""
         return {name: words for name, words in self.words.items() if not self.is_constant(name)}
-
-    def _reach(self) -> BitWords:
-        return np.array([keys for _, keys in reaches(self.mask)], np.uint32)
 
     def _tiles(self, name: str) -> Bools:
         """The table of bits with this name, as booleans."""

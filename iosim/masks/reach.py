@@ -2,7 +2,7 @@
 
     for j in chip.tiles(seen(p, i), t.rows_k):      # the keys up to the last one that query tile i sees
 
-If no tile may be left out, the query tile needs all keys.
+With `cut` they begin at the first one that it sees. If no tile may be left out, the query tile needs all keys.
 """
 
 from __future__ import annotations
@@ -38,8 +38,7 @@ QUERIES_AT_ONCE = 2**20
 class Reaches(NamedTuple):
     """The query tiles of several sizes, one size after another, as arrays.
 
-    Each tile has its rows, the number of keys up to the last one that it sees, and the place of its size in the list of
-    sizes.
+    Each tile has its rows, the number of keys that it needs, and the place of its size in the list of sizes.
     """
 
     heights: NDArray[np.int64]
@@ -48,22 +47,34 @@ class Reaches(NamedTuple):
 
 
 class Seen(Span):
-    """The keys from the first of the axis to the last one that any query of `tile` sees."""
+    """The keys up to the last one that any query of `tile` sees, from the first of the axis on; with `cut`, from the
+    first one that it sees. `rows` is the size of the tiles of its loop: that of the mask's tiles unless given."""
 
-    __slots__ = ("mask", "owners")
-    start = 0  # type: ignore[assignment]
+    __slots__ = ("cut", "mask", "owners", "size_of_tiles")
 
-    def __init__(self, mask: AnyBoundMask, tile: Tile):
+    def __init__(self, mask: AnyBoundMask, tile: Tile, rows: Size | None = None, cut: bool = False):
         assert isinstance(mask, BoundMask)
         self.mask, self.tile, self.length = mask, tile, mask.Nk
-        self.owners = None
+        self.size_of_tiles: Size = mask.rows_q if rows is None else rows
+        self.owners, self.cut = None, cut
 
-    @property
-    def size(self) -> int:  # type: ignore[override]
+    def _ends(self) -> tuple[int, int]:
+        """The first key, and the key after the last one."""
         import numpy as np
 
         seen = np.flatnonzero(self.mask.visible(self.tile.start, self.tile.size, 0, self.mask.Nk).any(axis=0))
-        return int(seen[-1]) + 1 if len(seen) else 0
+        if not len(seen):
+            return 0, 0
+        return int(seen[0]) if self.cut else 0, int(seen[-1]) + 1
+
+    @property
+    def start(self) -> int:  # type: ignore[override]
+        return self._ends()[0] if self.cut else 0
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        start, end = self._ends()
+        return end - start
 
     @property
     def extent(self) -> Size:
@@ -75,32 +86,44 @@ class Seen(Span):
             raise FoldingError(
                 "the last key that a query tile sees is counted for one problem at a time, not for arrays"
             )
-        sizes = self.mask.rows_q
+        sizes = self.size_of_tiles
         if isinstance(sizes, int):
-            kinds = Tally(reaches(self.mask))
+            kinds = Tally(needed(self.mask, sizes, self.cut))
             return [(times, {self.tile: height, self: keys}) for (height, keys), times in kinds.items()]
-        heights, keys, self.owners = reaches_of_sizes(self.mask, sizes)
+        heights, keys, self.owners = reaches_of_sizes(self.mask, sizes, self.cut)
         once = (heights >= 0).astype(sizes.dtype)
         return [(once, {self.tile: heights.astype(sizes.dtype), self: keys.astype(sizes.dtype)})]
 
 
-def seen(p: Attention, i: Tile) -> Size | Tile:
-    """The keys that a query tile needs: those up to the last one it sees, or all keys if no tile may be left out."""
-    return p.Nk if p.mask.columns is None else Seen(p.mask, i)
+def seen(p: Attention, i: Tile, rows: Size | None = None, cut: bool = False) -> Size | Tile:
+    """The keys that a query tile needs (see Seen), or all keys if no tile may be left out."""
+    return p.Nk if p.mask.columns is None else Seen(p.mask, i, rows, cut)
 
 
 def reaches(mask: AnyBoundMask) -> list[tuple[int, int]]:
     """(rows, number of keys up to the last one seen) of every query tile of a bound mask."""
     assert isinstance(mask, BoundMask)
-    starts = range(0, mask.N, mask.rows_q)
-    heights = [min(mask.rows_q, mask.N - x) for x in starts]
-    if mask.mask.expr == Atom("causal"):  # the last query of a tile sees most: y <= x + Nk - N
+    return needed(mask, mask.rows_q, cut=False)
+
+
+def needed(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int]]:
+    """(rows, number of keys needed) of every tile of so many queries."""
+    return [(height, end - start) for height, start, end in ends(mask, rows, cut)]
+
+
+def ends(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int, int]]:
+    """(rows, first key needed, key after the last one) of every tile of so many queries."""
+    starts = range(0, mask.N, rows)
+    heights = [min(rows, mask.N - x) for x in starts]
+    if mask.mask.expr == Atom("causal"):  # the last query of a tile sees most: y <= x + Nk - N. All see the first key
         keys = [max(0, x + height + mask.Nk - mask.N) for x, height in zip(starts, heights, strict=True)]
-        return list(zip(heights, keys, strict=True))
+        return [(height, 0, end) for height, end in zip(heights, keys, strict=True)]
     import numpy as np
 
-    keys = np.maximum.reduceat(reach_of_rows(in_tokens(mask)), list(starts)).tolist()
-    return list(zip(heights, keys, strict=True))
+    each = ends_of_rows(in_tokens(mask))
+    last = np.maximum.reduceat(each.last, list(starts))
+    first = np.minimum.reduceat(each.first, list(starts)) if cut else np.zeros_like(last)
+    return list(zip(heights, np.minimum(first, last).tolist(), last.tolist(), strict=True))
 
 
 def in_tokens(mask: BoundMask) -> BoundMask:
@@ -108,12 +131,20 @@ def in_tokens(mask: BoundMask) -> BoundMask:
     return mask if mask.tile_units else replace(mask, rows_q=1, rows_k=1)
 
 
+class Ends(NamedTuple):
+    """For each query the first key that it sees, and the key after the last one. A query that sees nothing has the
+    number of all keys, and 0."""
+
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+
+
 @lru_cache(maxsize=64)
-def reach_of_rows(mask: BoundMask) -> NDArray[np.int64]:
-    """The number of keys up to the last one that each query sees."""
+def ends_of_rows(mask: BoundMask) -> Ends:
+    """The first and the last key that each query sees."""
     if mask.unit == "tokens" and Counter(mask.mask.expr, *token_axes(mask), mask.shift).period <= MOST_PERIOD:
-        return reach_by_interval(mask)
-    return reach_by_pair(mask)
+        return ends_by_interval(mask)
+    return ends_by_pair(mask)
 
 
 def token_axes(mask: BoundMask) -> tuple[Axis[int], Axis[int]]:
@@ -121,26 +152,27 @@ def token_axes(mask: BoundMask) -> tuple[Axis[int], Axis[int]]:
     return Axis(mask.N, 1, 0), Axis(mask.Nk, 1, 0)
 
 
-def reach_by_interval(mask: BoundMask) -> NDArray[np.int64]:
-    """The reach of each query under a mask of tokens. In a pair of bands, and between two edges of causal and windows,
+def ends_by_interval(mask: BoundMask) -> Ends:
+    """The ends of each query under a mask of tokens. In a pair of bands, and between two edges of causal and windows,
     what a query sees depends only on y - x modulo the strides: on its residue."""
     import numpy as np
 
     if mask.N > MOST_QUERIES:
         raise InputError("--mask", f"{mask} with --N {mask.N}", f"at most {MOST_QUERIES} queries, or causal alone")
-    reach, counter = np.zeros(mask.N, np.int64), Counter(mask.mask.expr, *token_axes(mask), mask.shift)
+    found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
+    counter = Counter(mask.mask.expr, *token_axes(mask), mask.shift)
     edges = sorted({-mask.N, mask.Nk, *(edge for edge in counter.edges if -mask.N < edge < mask.Nk)})
     for rows in counter.row_bands():
         for cols in counter.col_bands(rows):
             first, last = counter.span(rows, cols)
             for low, stop in pairwise(edges):
                 if low <= last and first < stop:
-                    see(reach, rows, cols, counter, (low, stop))
-    return reach
+                    see(found, rows, cols, counter, (low, stop))
+    return found
 
 
-def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, deltas: tuple[int, int]) -> None:
-    """Raise `reach` to what the queries of a band see in a band of keys, where y - x lies in `deltas` (low, stop)."""
+def see(found: Ends, rows: Band, cols: Band, counter: Counter, deltas: tuple[int, int]) -> None:
+    """Widen the ends to what the queries of a band see in a band of keys, where y - x lies in `deltas` (low, stop)."""
     import numpy as np
 
     (low, stop), period = deltas, counter.period
@@ -153,14 +185,14 @@ def see(reach: NDArray[np.int64], rows: Band, cols: Band, counter: Counter, delt
     seen = np.broadcast_to(evaluate(counter.expr, residues, joined), (period,))
     if not seen.any():
         return
-    back = steps_back(seen)
+    back, ahead = steps_back(seen), steps_back(seen[::-1])[::-1]
     for start in range(rows.start, rows.stop, QUERIES_AT_ONCE):
         x = np.arange(start, min(rows.stop, start + QUERIES_AT_ONCE))
-        delta = np.minimum(stop - 1, cols.stop - 1 - x)
-        delta = delta - back[delta % period]
-        found = np.where(delta >= np.maximum(low, cols.start - x), x + delta + 1, 0)
-        part = reach[start : start + len(x)]
-        np.maximum(part, found, out=part)
+        least, most = np.maximum(low, cols.start - x), np.minimum(stop - 1, cols.stop - 1 - x)
+        first, last = least + ahead[least % period], most - back[most % period]
+        part = slice(start, start + len(x))
+        found.first[part] = np.where(first <= most, np.minimum(found.first[part], x + first), found.first[part])
+        found.last[part] = np.where(last >= least, np.maximum(found.last[part], x + last + 1), found.last[part])
 
 
 def steps_back(seen: Bools) -> NDArray[np.int64]:
@@ -172,23 +204,24 @@ def steps_back(seen: Bools) -> NDArray[np.int64]:
     return (places - last)[len(seen) :]
 
 
-def reach_by_pair(mask: BoundMask) -> NDArray[np.int64]:
-    """The reach of each query under any mask. Every pair of tokens is evaluated."""
+def ends_by_pair(mask: BoundMask) -> Ends:
+    """The ends of each query under any mask. Every pair of tokens is evaluated."""
     import numpy as np
 
     if mask.N * mask.Nk > MOST_TABLE_PAIRS:
         raise InputError(
             "--mask", str(mask), f"a mask in tokens, or at most {MOST_TABLE_PAIRS} pairs of tokens to look at"
         )
-    reach = np.zeros(mask.N, np.int64)
+    found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
     for x, seen in mask.parts():
-        backwards = seen[:, ::-1]
-        reach[x : x + len(seen)] = np.where(backwards.any(axis=1), mask.Nk - backwards.argmax(axis=1), 0)
-    return reach
+        part, any_key, backwards = slice(x, x + len(seen)), seen.any(axis=1), seen[:, ::-1]
+        found.first[part] = np.where(any_key, seen.argmax(axis=1), mask.Nk)
+        found.last[part] = np.where(any_key, mask.Nk - backwards.argmax(axis=1), 0)
+    return found
 
 
-def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64]) -> Reaches:
-    """The query tiles of all sizes, and the keys up to the last one that each sees, under a mask of tokens."""
+def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64], cut: bool = False) -> Reaches:
+    """The query tiles of all sizes, and the keys that each needs, under a mask of tokens."""
     import numpy as np
 
     assert isinstance(mask, BoundMask)
@@ -197,7 +230,11 @@ def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64]) -> Reaches:
     owners = np.repeat(np.arange(len(sizes)), tiles)
     starts = (np.arange(len(owners)) - (np.cumsum(tiles) - tiles)[owners]) * sizes[owners]
     heights = np.minimum(sizes[owners], mask.N - starts)
-    return Reaches(heights, maxima(reach_of_rows(in_tokens(mask)), starts, heights), owners)
+    each = ends_of_rows(in_tokens(mask))
+    keys = maxima(each.last, starts, heights)
+    if cut:
+        keys = np.maximum(0, keys + maxima(-each.first, starts, heights))
+    return Reaches(heights, keys, owners)
 
 
 def maxima(values: NDArray[np.int64], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

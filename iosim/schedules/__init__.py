@@ -9,6 +9,7 @@ CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block
 FILES = {
     "standard": ("standard", "standard-tiled"),
     "flash": ("flash1", "flash2", "block-sparse", "block-sparse-q"),
+    "pinned": ("flash2-pinned",),
     "memory_efficient": ("memory-efficient", "flash2-one-room"),
     "decode": ("split-kv", "paged", "paged-split-kv"),
     "backward": ("standard-bwd", "flash1-bwd", "block-sparse-bwd"),

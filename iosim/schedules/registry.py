@@ -158,6 +158,8 @@ LETTERS = {
     "Td": "ceil(d / depth)",
     "To": "ceil(N / rows_o)",
     "Tv": "ceil(dv / cols_o)",
+    "r": "min(kept, Nk)",
+    "s": "max(0, Nk - kept)",
     "S": "ceil(Nk / ceil(Nk / splits))",
     "Sb": "ceil(N top_k / ceil(N top_k key_block / Nk))",
     "pages": "ceil(Nk / page_size)",

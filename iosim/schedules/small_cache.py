@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.problem import narrowed
+from ..core.problem import DENSE, narrowed
 from ..core.tiling import Tiling
+from ..masks.reach import seen
 from ..oracles.matmul_softmax_linear import unit_inputs
 from ..search.pairs import Pair, Pairs
 from ..steps.passes_and_linear import Number, add_scores, scale
-from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, zeros
+from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, scores, zeros
 from .online_softmax import softmax_2pass
 from .registry import FA1, Schedule, register
-from .standard import score_pass
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
@@ -31,7 +31,7 @@ SY = "Saha and Ye 2024 (arXiv 2402.07443)"
 def scores_stay(chip: Machine, p: Attention, t: Tiling) -> None:
     """S = Q K^T / sqrt(d): a tile of S stays while Q and K stream in columns."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        for j in chip.tiles(p.Nk, t.rows_k):
+        for j in chip.tiles(seen(p, i, cut=True), t.rows_k):
             s = chip.compute("S", (i, j), zeros)
             for c in chip.tiles(p.d, t.depth):
                 q, k = chip.load("Q", i, c), chip.load("K", j, c)
@@ -39,6 +39,14 @@ def scores_stay(chip: Machine, p: Attention, t: Tiling) -> None:
             chip.update(s, scale, Number(p.d))
             chip.update(s, hide, p.mask.part(i, j))
             chip.store(s, "S", i, j)
+
+
+def queries_stay(chip: Machine, p: Attention, t: Tiling) -> None:
+    """S = Q K^T / sqrt(d): whole rows of Q stay while K streams."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        q = chip.load("Q", i)
+        for j in chip.tiles(seen(p, i, cut=True), t.rows_k):
+            chip.store(chip.compute("S", (i, j), scores, q, chip.load("K", j)), "S", i, j)
 
 
 def online_output(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -49,8 +57,9 @@ def online_output(chip: Machine, p: Attention, t: Tiling) -> None:
             o = chip.compute("O", (i, c), zeros)
             l = chip.compute("l", (i,), zeros)
             m = chip.compute("m", (i,), minus_infinity)
-            for j in chip.tiles(p.Nk, t.depth):
+            for j in chip.tiles(seen(p, i, rows, cut=True), t.depth):
                 s, v = chip.load("S", i, j), chip.load("V", j, c)
+                chip.update(s, hide, p.mask.part(i, j))
                 chip.update((s, m, l, o), online_softmax)
                 chip.update(o, accumulate, s, v)
             chip.update(o, normalise, l)
@@ -77,7 +86,7 @@ def small_cache(chip: Machine, p: Attention, t: Tiling) -> None:
 
 def small_cache_queries(chip: Machine, p: Attention, t: Tiling) -> None:
     """Attention as two products, for M near d^2: whole rows of Q stay in the first one."""
-    score_pass(chip, p, t)
+    queries_stay(chip, p, t)
     online_output(chip, p, t)
 
 
@@ -102,16 +111,17 @@ def output_tile(t: Tiling) -> tuple[int, int]:
 def small_cache_traffic(p: Attention, t: Tiling) -> Words:
     """The words of small-cache, which computes two products.
 
-    A word of Q is read for each of the ceil(Nk/Bc) tiles of S in its row, and a word of K for each of the ceil(N/Br)
-    tiles in its column. S is written once, and read for each column tile of O. A word of V is read for each row tile of
-    O. O is written once.
+    Dense: a word of Q is read for each of the ceil(Nk/Bc) tiles of S in its row, and a word of K for each of the
+    ceil(N/Br) tiles in its column. S is written once, and read for each column tile of O. A word of V is read for each
+    row tile of O. O is written once. Under a mask each row tile has the keys that it needs in the place of all Nk.
     """
     rows, columns = output_tile(t)
+    first, second = key_ranges(p, t.rows_q), key_ranges(p, rows)
     return {
-        "Q": (p.N * p.d * -(-p.Nk // t.rows_k), 0),
-        "K": (p.Nk * p.d * -(-p.N // t.rows_q), 0),
-        "S": (p.N * p.Nk * -(-p.dv // columns), p.N * p.Nk),
-        "V": (p.Nk * p.dv * -(-p.N // rows), 0),
+        "Q": (sum(h * -(-keys // t.rows_k) for h, keys in first) * p.d, 0),
+        "K": (sum(keys for _, keys in first) * p.d, 0),
+        "S": (sum(h * keys for h, keys in second) * -(-p.dv // columns), sum(h * keys for h, keys in first)),
+        "V": (sum(keys for _, keys in second) * p.dv, 0),
         "O": (0, p.N * p.dv),
     }
 
@@ -119,6 +129,20 @@ def small_cache_traffic(p: Attention, t: Tiling) -> Words:
 def queries_traffic(p: Attention, t: Tiling) -> Words:
     """The words of small-cache-q: those of small-cache, but Q is read only once."""
     return {**small_cache_traffic(p, t), "Q": (p.N * p.d, 0)}
+
+
+def key_ranges(p: Attention, rows: int) -> list[tuple[int, int]]:
+    """The pair (rows, keys from the first seen to the last) of every tile of so many queries, from the whole matrix of
+    visible pairs."""
+    parts = [(x, min(rows, p.N - x)) for x in range(0, p.N, rows)]
+    if p.mask.columns is None:
+        return [(height, p.Nk) for _, height in parts]
+    visible, found = p.mask.visible(0, p.N, 0, p.Nk), []
+    for x, height in parts:
+        tile = visible[x : x + height]
+        keys = [k for k in range(p.Nk) if tile[:, k].any()]
+        found.append((height, keys[-1] - keys[0] + 1 if keys else 0))
+    return found
 
 
 def square_traffic(p: Attention, t: Tiling) -> Words:
@@ -160,6 +184,11 @@ def square_footprint(p: Attention, t: Tiling) -> int:
 # Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth is best.
 
 
+def masked(p: Attention) -> Attention | None:
+    """The problem if its mask leaves out keys, else None."""
+    return None if p.mask is DENSE or p.visit_all else p
+
+
 def tile_of_queries(p: Attention) -> Pair:
     """Br and Bc while rows of Q stay. Traffic does not depend on Bc."""
     acc, word = p.acc_bytes, p.word_bytes
@@ -167,26 +196,31 @@ def tile_of_queries(p: Attention) -> Pair:
         p.N,
         p.Nk,
         room=lambda rows: [(rows * acc + p.d * word, rows * p.d * word)],
-        cost=lambda keys, rows, square: keys,
+        cost=lambda keys, rows, square: p.d * keys + square,
         others=("depth",),
+        sees=masked(p),
+        cut=True,
     )
 
 
-def tile_of_scores(p: Attention, multiple: int, between: int = 0) -> Pair:
-    """The sizes of the tile of S, while Q and K stream. `between` words are needed between the products."""
+def tile_of_scores(p: Attention, multiple: int, between: int = 0, skips: bool = True) -> Pair:
+    """The sizes of the tile of S, while Q and K stream. `between` words are needed between the products. `skips`:
+    whether a mask leaves out keys."""
     acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
     return Pair(
         p.N,
         p.Nk,
         room=lambda rows: [(rows * acc + column, rows * column), (0, between * acc)],
-        cost=lambda keys, rows, square: p.d * (keys + rows),
+        cost=lambda keys, rows, square: p.d * (keys + rows) + square,
         others=("depth",),
+        sees=masked(p) if skips else None,
+        cut=True,
     )
 
 
-def tile_of_output(p: Attention, multiple: int, state: int = 2) -> Pair:
+def tile_of_output(p: Attention, multiple: int, state: int = 2, skips: bool = True) -> Pair:
     """The sizes of the tile of O. O, `state` numbers for each row and the loaded part of S or P have the accumulator's
-    type."""
+    type. `skips`: whether a mask leaves out keys."""
     acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
     return Pair(
         p.N,
@@ -195,6 +229,9 @@ def tile_of_output(p: Attention, multiple: int, state: int = 2) -> Pair:
         cost=lambda columns, rows, square: p.Nk * (columns + rows),
         sizes=("rows_o", "cols_o"),
         others=("depth",),
+        sees=masked(p) if skips else None,
+        cut=True,
+        keys_cost=lambda keys, columns, area: p.dv * keys + area * -(-p.dv // columns),
     )
 
 
@@ -209,6 +246,8 @@ register(
         small_cache,
         "for M < d^2: square tiles; S goes through HBM",
         f"{SY}, M < d^2",
+        skips=True,
+        options=("visit_all",),
         dominated_by="flash2",
         formula="R = N d Tc + Nk d Tr + N Nk Tv + Nk dv To, W = N Nk + N dv",
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
@@ -227,6 +266,8 @@ register(
         small_cache_queries,
         "for M near d^2: the same, rows of Q stay in Q K^T",
         f"{SY}, M < d^2",
+        skips=True,
+        options=("visit_all",),
         dominated_by="flash2",
         formula="R = N d + Nk d Tr + N Nk Tv + Nk dv To, W = N Nk + N dv",
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
@@ -251,7 +292,10 @@ register(
         footprint=square_footprint,
         example=unit_inputs,
         candidates=Pairs(
-            lambda p, multiple: [tile_of_scores(p, multiple, between=3), tile_of_output(p, multiple, state=0)]
+            lambda p, multiple: [
+                tile_of_scores(p, multiple, between=3, skips=False),
+                tile_of_output(p, multiple, state=0, skips=False),
+            ]
         ),
         more_tiles=("depth", "rows_o", "cols_o"),
     )

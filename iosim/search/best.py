@@ -101,9 +101,10 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
             "a schedule without a search of its own",
             "iosim count --tiles counts given ones",
         )
+    from .kept import Kept
     from .pairs import Pairs
 
-    if isinstance(schedule.candidates, Pairs):
+    if isinstance(schedule.candidates, Pairs | Kept):
         return schedule.candidates.best(problem, M_bytes, multiple)
     return least_of(schedule, problem, schedule.candidates(problem, multiple), M_bytes)
 

@@ -64,6 +64,11 @@ class Pair:
     one M has the most columns that fit."""
     sees: Attention | None = None
     """The problem whose mask says up to which column each row needs the columns; None if every row needs all."""
+    cut: bool = False
+    """Whether a row needs the columns from the first one on that it sees, and not those before."""
+    keys_cost: Cost | None = None
+    """If the columns are not keys: `keys_cost(keys, columns, area)` in place of `cost` under a mask, if all tiles of
+    rows together need so many keys, and `area` is the number of their pairs of a row and a key."""
 
     def passes_cost(self, over_rows: Size, over_columns: Size) -> Size:
         """The cost of so many passes over each axis, without a mask."""
@@ -199,7 +204,7 @@ def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | Non
     return min(best)[1:]
 
 
-# ---------------------------------------------------------------- at every M, without a mask
+# ---------------------------------------------------------------- at every M
 
 
 def size_pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tuple[SizeArray, SizeArray]]:
@@ -222,10 +227,13 @@ def size_pairs(rows_axis: int, columns_axis: int, multiple: int) -> Iterator[tup
 
 
 def falls(pair: Pair, multiple: int) -> list[SizeArray]:
-    """The tiles that `least_passes` finds, for every M at once: arrays of M, rows and columns. From each M on, its tile
-    costs less than every tile before it."""
+    """The tiles that `least_passes` or `least_seen` finds at every M: arrays of M, rows and columns. From each
+    M on, its tile costs less than every tile before it."""
     import numpy as np
 
+    if pair.sees is not None:
+        rows, columns = seen_falls(pair, pair.sees, multiple)
+        return [cast("SizeArray", pair.needed(rows, columns)), rows, columns]
     kind, found = pair.kind(multiple), []
     for some in size_pairs(pair.rows, pair.columns, multiple):
         rows, columns = (sizes.astype(kind) for sizes in some)
@@ -277,7 +285,7 @@ class SeenCost:
     def __init__(self, pair: Pair, p: Attention, rows: SizeArray):
         import numpy as np
 
-        tiles = reaches_of_sizes(p.tiled(Tiling(1, 1)).mask, rows)
+        tiles = reaches_of_sizes(p.tiled(Tiling(1, 1)).mask, rows, pair.cut)
         self.pair, self.heights, self.reach = pair, tiles.heights.astype(rows.dtype), tiles.keys.astype(rows.dtype)
         self.tiles = np.bincount(tiles.owners)
         self.firsts = np.cumsum(self.tiles) - self.tiles
@@ -287,6 +295,8 @@ class SeenCost:
         """The costs of tiles of the n-th rows beside these columns."""
         import numpy as np
 
+        if self.pair.keys_cost is not None:
+            return cast("SizeArray", self.pair.keys_cost(self.columns[n], columns, self.area[n]))
         found = []
         for part in parts_of(np.cumsum(self.tiles[n]), SEEN_AT_ONCE):
             tiles, firsts = self.tiles[n[part]], self.firsts[n[part]]

@@ -143,7 +143,8 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
     outer, length = (step.Br, p.Nk) if queries else (step.Bc, p.N)
 
     def fits(n: int) -> bool:
-        return bool(footprint(schedule, p, arranged(schedule, outer, n * multiple)).smem_bytes <= M_bytes)
+        tiling = replace(arranged(schedule, outer, n * multiple), **step.more_tiles)
+        return bool(footprint(schedule, p, tiling).smem_bytes <= M_bytes)
 
     inner = int(last_true(fits, -(-length // multiple))) * multiple
     return replace(step, Bc=inner) if queries else replace(step, Br=inner)

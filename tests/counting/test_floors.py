@@ -200,7 +200,7 @@ def tiling_of(pick, schedule, problem):
         rows, keys = (rows, 1) if s.outer == "queries" else (1, keys)
     more = {}
     for name in s.more_tiles:
-        most = {"depth": problem.d, "rows_o": problem.N, "cols_o": problem.dv}[name]
+        most = {"depth": problem.d, "rows_o": problem.N, "cols_o": problem.dv, "kept": problem.Nk}[name]
         more[name] = pick.choice([1, most, pick.randint(1, most)])
     return Tiling(rows, keys, **more)
 

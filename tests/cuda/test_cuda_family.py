@@ -51,6 +51,10 @@ CASES += [(SCHEDULES[name], Attention(40, 16, Nk=33, batch=2, dtype=dtype, acc_d
 CASES += [(SCHEDULES[name], Attention(20, 8, Nk=50, batch=2, dtype="fp32", mask=parse_mask("window:3")), Tiling(8, 8))
           for name in ("block-sparse-bwd", "block-sparse-q-bwd")]  # fmt: skip  # most keys are seen by no query
 
+CASES += [(SCHEDULES["flash2-pinned"], Attention(21, d, Nk=45, batch=2, dtype=dtype, acc_dtype="fp32", mask=parse_mask(mask)),
+           Tiling(16, 16, kept=kept))
+          for d, dtype, mask, kept in ((16, "fp16", "causal", 20), (7, "fp32", "dense", 1), (8, "bf16", "window:9", 45))]  # fmt: skip
+
 LATENT = {"latent": True, "heads": 4, "kv_heads": 1, "gqa": "pack"}
 FP8 = {"kv_dtype": "fp8", "acc_dtype": "fp32"}
 CACHES = [  # latent rows, and other types than Q's, with scales

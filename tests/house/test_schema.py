@@ -73,7 +73,12 @@ EXAMPLES = {
         f"8KB {SIZES} --schedule split-kv,small-cache",
         f"5KB {SIZES} --schedule linear",
     ],
-    "tune --x-floor": [f"2 {SIZES}", f"1.5 {SIZES} --hardware t4", f"1.01 {SIZES} --schedule standard-tiled"],
+    "tune --x-floor": [
+        f"2 {SIZES}",
+        f"1.5 {SIZES} --hardware t4",
+        f"1.01 {SIZES} --schedule standard-tiled",
+        f"2 {SIZES} --schedule flash2",
+    ],
     "check": [
         "--N 8 --d 4 --tiles 4x4",
         "--N 16 --d 4 --tiles 4x4 --schedule flash2 --dtype bf16 --lse",

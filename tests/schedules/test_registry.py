@@ -142,13 +142,17 @@ def test_a_table_that_lies_is_a_bug():
 
 def evaluate(text, names):
     """The value of a formula such as `2 N (d + dv)`, in which a space is a product."""
-    tokens = re.findall(r"\d+|\w+|[()+/-]", text)
+    tokens = re.findall(r"\d+|\w+|[()+/,-]", text)
     assert "".join(tokens) == text.replace(" ", "")
     code = []
     for before, token in zip([None, *tokens], tokens, strict=False):
-        factor = before is not None and before != "ceil" and (before == ")" or before.isalnum() or "_" in before)
+        factor = (
+            before is not None
+            and before not in ("ceil", "min", "max")
+            and (before == ")" or before.isalnum() or "_" in before)
+        )
         code += ["*"] * (factor and (token == "(" or token[0].isalnum())) + [token]
-    return eval("".join(code), {"ceil": lambda x: Fraction(math.ceil(x)), **names})
+    return eval("".join(code), {"ceil": lambda x: Fraction(math.ceil(x)), "min": min, "max": max, **names})
 
 
 def test_the_language_of_formulas():
@@ -171,11 +175,12 @@ def test_the_formula_is_the_traffic(name):
         N, Nk, d, dv, splits, page = (rng.randint(1, 30) for _ in range(6))
         chosen = {"top_k": rng.randint(1, 6), "key_block": rng.randint(1, 9)}
         p = schedule.about(Attention(N, d, Nk=Nk, dv=dv, splits=splits, page_size=page, **chosen))
-        t = Tiling(*(rng.randint(1, 35) for _ in range(3)), *(rng.randint(1, 35) for _ in range(3)))
+        t = Tiling(*(rng.randint(1, 35) for _ in range(3)), *(rng.randint(1, 35) for _ in range(4)))
         t = Tiling(1, 1) if "ideal" in schedule.rules else t
         sizes = {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "splits": p.splits, "page_size": p.page_size}
         sizes |= {"top_k": p.top_k, "key_block": p.key_block}
         sizes |= {"Br": t.rows_q, "Bc": t.rows_k, "depth": t.depth, "rows_o": t.rows_o, "cols_o": t.cols_o}
+        sizes["kept"] = t.kept
         sizes = {x: Fraction(value) for x, value in sizes.items() if value is not None}
         used = {x: evaluate(text, sizes) for x, text in LETTERS.items() if re.search(rf"\b{x}\b", schedule.formula)}
         words = schedule.exact_traffic(p.tiled(t, skips_tiles(schedule, p)), t).values()

@@ -1,15 +1,18 @@
 """Attention below d^2 words: the exact optimum, the order N^2 d / sqrt(M), and which schedule is best at which M."""
 
 import random
+import re
 import time
 from itertools import product
 from math import sqrt
 
 import pytest
+from paths import DOCS
 from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
+from iosim.masks import parse_mask
 from iosim.schedules.small_cache import scores_stay
 from iosim.search.best import best_tiles, footprint
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, zeros
@@ -48,6 +51,29 @@ def test_deeper_parts_of_the_sum_move_the_same_words():
     for name in NAMES:
         found = {words(SCHEDULES[name], p, Tiling(4, 5, depth=c, rows_o=6, cols_o=7)) for c in (1, 2, 5, 12, 40)}
         assert len(found) == 1
+
+
+def test_what_a_mask_hides_is_left_out():
+    """The table of docs/schedules/small-cache.md."""
+    rows = re.findall(r"^\| `([a-z&:0-9]+)` \| (\d+) words, [\d.]+ d\^2 \| ([\d.]+) \| ([\d.]+) \|$",
+                      (DOCS / "schedules" / "small-cache.md").read_text(), re.M)  # fmt: skip
+    assert len(rows) == 2
+    for mask, M, *ratios in rows:
+        for visit_all, ratio in zip((False, True), ratios, strict=True):
+            found = iosim.count(
+                8192, 64, f"{M}el", mask=mask, tiles="best", schedules="small-cache", visit_all=visit_all
+            )
+            assert f"{found['small-cache'].ratio_to_floor:.3f}" == ratio
+
+
+def test_keys_needed_by_hand():
+    """N = Nk = 8, causal & window:2, tiles of 3x2. Query tiles see keys 0 to 2, 1 to 5, 4 to 7: 3, 5, 4 of them. They
+    have 3, 3, 2 rows and 2, 3, 2 key tiles. In the second product query tiles of 4 rows see keys 0 to 3 and 2 to 7."""
+    p = Attention(8, 5, mask=parse_mask("causal&window:2"))
+    traffic = Traffic()
+    Folded(p, traffic).run(SCHEDULES["small-cache"], Tiling(3, 2, rows_o=4, cols_o=3))
+    assert traffic.tensors == {"Q": (5 * (3 * 2 + 3 * 3 + 2 * 2), 0), "K": (5 * 12, 0), "V": (5 * 10, 0), "O": (0, 40),
+                               "S": (2 * (4 * 4 + 4 * 6), 3 * 3 + 3 * 5 + 2 * 4)}  # fmt: skip
 
 
 # ---------------------------------------------------------------- the order, and the best schedule

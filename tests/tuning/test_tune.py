@@ -173,7 +173,7 @@ def test_a_schedule_is_dominated_by_an_equal_one_and_never_by_one_that_does_not_
 
 def test_at_100_kib_the_table_is_short(ask):
     hidden = {r["schedule"] for r in ask(*BASE, "--M", "100KB", "--causal")["results"] if r["dominated_by"]}
-    small = {"small-cache", "small-cache-q", "standard-square"}
+    small = {"flash2-pinned", "small-cache", "small-cache-q", "standard-square"}
     assert hidden == {"split-kv", "paged", "paged-split-kv", "local-gather", *small}
 
 
@@ -456,10 +456,11 @@ def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, ti
 def test_the_ranges_in_the_docs(ask):
     """The ranges of M in docs/tune.md, and which schedule moves least in each."""
     text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1]
-    found = ask(*BASE, "--curve", "--schedule", "flash2-one-room", *SMALL)["curve"]
-    stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B)", text)]
+    found = ask(*BASE, "--curve")["curve"]
+    stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B|of them|to)\b", text)]
     others = [r["M_bytes"] for r in found if r["schedule"] == "flash2-one-room"]
-    (step,) = [r["M_bytes"] for r in found if r["schedule"] == "flash1"]
-    assert stated == [len(found), found[0]["M_bytes"], found[-1]["M_bytes"], others[0], step]
+    pinned = [r for r in found if r["schedule"] == "flash2-pinned"]
+    assert stated == [len(found), found[0]["M_bytes"], found[-1]["M_bytes"], others[0], len(others), len(pinned)]
     assert all(r["schedule"] in SMALL for r in found if r["M_bytes"] < others[0])
+    assert len([r for r in found if r["M_bytes"] >= others[0]]) == len(others) + len(pinned)
     assert others[0] / 2 / 128**2 == pytest.approx(1.02, abs=0.005) and found[-1]["total"] == 4 * 8192 * 128
