@@ -100,7 +100,7 @@ def test_csv_and_table_name_what_they_show(iosim, tmp_path):
     p = predict(find("flash2"), Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
     file = kept(tmp_path, p.read_bytes, p.write_bytes)
     table = iosim(*SMALL, "--from-ncu", file)
-    assert table.exit_code == 0 and str(p.read_bytes) in table.stdout and "1.00000" in table.stdout
+    assert table.exit_code == 0 and f"{p.read_bytes:,}" in table.stdout and "1.00000" in table.stdout
     last = table.stdout.splitlines()[-1]
     assert last.startswith("1 of 1 agree; DRAM predicted ") and last.endswith(" at worst, by NVIDIA H200 (measured)")
     head, first = iosim(*SMALL, "--from-ncu", file, "--csv").stdout.splitlines()
@@ -137,7 +137,7 @@ def test_all_tuned_kernels_that_know_the_mask(mask, names):
 
 def test_a_profile_of_something_else_is_a_mismatch(iosim):
     wrong = iosim(*SMALL, "--schedule", "flash1", "--from-ncu", KEPT)
-    assert wrong.exit_code == 1 and "the hardware counted 4636803072 B" in wrong.stdout
+    assert wrong.exit_code == 1 and "the hardware counted 4,636,803,072 B" in wrong.stdout
 
 
 RUNS = [

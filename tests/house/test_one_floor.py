@@ -175,7 +175,7 @@ def in_tune(asked):
 def in_bounds(asked):
     found, least = asked.json("bounds", "--M", M), floor(asked.problem, 6000).words
     assert [bound["words"] for bound in found["bounds"] if bound["name"] == "floor"] == [least]
-    assert f"fewer than {least} words" in found["answer"]
+    assert f"fewer than {least:,} words" in found["answer"]
 
 
 def in_sweep(asked):

@@ -129,7 +129,7 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
     copy.python("-c", KEYWORD)
     count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
-    assert "--half COUNT" in copy.iosim("count", "--help") and "--half COUNT" in copy.iosim("sweep", "--help")
+    assert "--half COUNT" in copy.iosim("count", "--help-all") and "--half COUNT" in copy.iosim("sweep", "--help-all")
     assert "half" in copy.iosim(*count, "flash2", "--half", "2", "--csv").splitlines()[0].split(",")
     assert '"half": 2' in copy.iosim(*count, "flash2", "--half", "2", "--json")
     assert "--half changes nothing with --schedule flash1; it is for flash2" in copy.iosim(

@@ -53,7 +53,7 @@ def test_the_file_is_valid_small_and_honours_less_motion():
     bars = [float(x) for x in re.findall(r'class="w"[^>]* width="([\d.]+)" height="10"', text)]
     totals = [count(64, 16, tiles="16x16", schedules=x)[x].total for x in ("standard-tiled", "flash2")]
     assert bars[1] / bars[0] == pytest.approx(totals[1] / totals[0], abs=0.01)
-    assert all(f"{total} words moved in all" in text for total in totals)
+    assert all(f"{total:,} words moved in all" in text for total in totals)
 
 
 def test_both_move_words_at_the_same_speed():
@@ -72,7 +72,7 @@ def test_the_picture_of_the_readme_is_what_the_tool_draws():
     assert command == "plot --picture race --N 64 --d 16 --tiles 16x16"
     standard, flash2 = race(SMALL, None, (), Tiling(16, 16), 1).runners
     assert (
-        f"move the same tiles: {standard.total} words and {flash2.total}](docs/race.svg)"
+        f"move the same tiles: {standard.total:,} words and {flash2.total:,}](docs/race.svg)"
         in (ROOT / "README.md").read_text()
     )
     if not (DOCS / "race.svg").exists():
