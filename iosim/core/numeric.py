@@ -39,6 +39,8 @@ class Numeric(Machine):
         self._owners: dict[str, NDArray[np.int64]] = {}
         self._homes: dict[str, NDArray[np.int64]] = {}
         self._loops = 0
+        self.overflowed = ""
+        """fp16 if a finite word was too large for that type, else empty. The other types reach as far as float32."""
 
     def _dtype(self, name: str) -> DTypeLike:
         return np.float64 if self.double else NUMPY_DTYPE[name]
@@ -108,6 +110,8 @@ class Numeric(Machine):
         array = value_of(block)
         rounded = self._rounded(array, self._type(block))
         if rounded is not array:
+            if not self.overflowed and self._type(block) == "fp16" and (np.isinf(rounded) & np.isfinite(array)).any():
+                self.overflowed = "fp16"
             array[...] = rounded
 
     def _type(self, block: Block) -> str:

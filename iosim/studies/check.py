@@ -101,6 +101,9 @@ def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, 
     rounded = {name: in_type(x, p.hbm_type(tensors[name])) for name, x in inputs.items() if x.dtype.kind not in "iu"}
     rounded = {**inputs, **rounded}
     narrow = run_together(lambda: RowBlocks(p, rounded, double=False), schedule, tiling)
+    if narrow.overflowed:
+        found = f"{narrow.overflowed}, in which a word of {schedule.name} is too large"
+        raise InputError("--acc-dtype", found, "a wider type", "as --acc-dtype fp32")
     error = output_error(exact, schedule.answer(inputs, p, visible))
     precise = judged(schedule, p, tiling, narrow, rounded, visible)
     words, words_faults = words_row(schedule, p, tiling, counted)
