@@ -18,6 +18,7 @@ _WHERE = {
     "curve": "tuning.least",
     "least_M": "tuning.inverse",
     "batch": "batches.answer",
+    "replay": "batches.answer",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossover",
     "fastest": "studies.fastest",
@@ -41,6 +42,7 @@ _WHERE = {
     "AtMost": "tuning.inverse",
     "WithinFloor": "tuning.inverse",
     "Batched": "batches.answer",
+    "Replayed": "batches.trace_rows",
     "Bounds": "tuning.proven",
     "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
@@ -72,6 +74,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .answer import Table as Table
     from .batches.answer import Batched as Batched
     from .batches.answer import batch as batch
+    from .batches.answer import replay as replay
+    from .batches.trace_rows import Replayed as Replayed
     from .core.folded import Folded as Folded
     from .core.machine import Machine as Machine
     from .core.numeric import Numeric as Numeric

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..answer import Answer, Column, Table, numbered
 from ..core.problem import Attention
@@ -21,6 +21,8 @@ from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
 from .requests import read_requests
 from .sentence import answer_lines, least_of
+from .trace import MAX_REQUESTS, MAX_TOKENS, Policy
+from .trace_rows import Replayed, Traced
 from .ways import ways_of
 
 if TYPE_CHECKING:
@@ -236,6 +238,22 @@ PART_SHAPE: Columns[Row] = (
 )
 
 
+TAKEN = (
+    *("requests", "trace", "d", "M", "hardware", "paper_model", "ways", "tiles", "tile_multiple", "mask", "layers"),
+    *("chunks", "detail", "max_tokens", "max_requests", "chunk"),
+)
+
+
+class Given(TypedDict, total=False):
+    """The SRAM and the tiles of a question about a batch."""
+
+    M: int | str | None
+    hardware: str | None
+    paper_model: bool
+    tiles: TilesAsked | None
+    tile_multiple: int | None
+
+
 def batch(
     requests: RequestsAsked,
     d: int,
@@ -265,42 +283,74 @@ def batch(
 
     Raises InputError for a value that is not allowed.
     """
-    taken = (
-        "requests",
-        "d",
-        "M",
-        "hardware",
-        "paper_model",
-        "ways",
-        "tiles",
-        "tile_multiple",
-        "mask",
-        "layers",
-        "chunks",
-    )
-    check_names("batch", options, (*taken, "detail"))
+    given = Given(M=M, hardware=hardware, paper_model=paper_model, tiles=tiles, tile_multiple=tile_multiple)
+    asked, under = asked_of(d, given, parse_mask(mask), layers, options)
+    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
+    names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
+    return answered(replace(asked, requests=read_requests(requests), chunks=sizes), names, under, detail)
+
+
+def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOptions) -> tuple[Batch, Conditions]:
+    """(a question about a batch, but for its requests, and the conditions of it)."""
+    check_names("batch", options, TAKEN)
     for name in OF_SIZES:
         if name in options:
             raise InputError(f"batch: keyword {name}", options[name], "requests", "they say how many there are")  # type: ignore[literal-required]
-    under = conditions(hardware, options, tile_multiple, paper_model, tiles)
-    M, rule = memory(M, hardware), read_tiles(tiles)
+    hardware, tiles, rule = given.get("hardware"), given.get("tiles"), read_tiles(given.get("tiles"))
+    under = conditions(hardware, options, given.get("tile_multiple"), given.get("paper_model", False), tiles)
+    M = memory(given.get("M"), hardware)
     if rule == "paper" or rule == "ideal":
         raise InputError("--tiles", rule, "best, or Br x Bc as in 128x64", "all requests of a launch have one tile")
     depth = parse_count(layers, "--layers")
-    problem = Attention(1, d, mask=parse_mask(mask), batch=depth, **under.options)
+    problem = Attention(1, d, mask=mask, batch=depth, **under.options)
     if problem.mask.tile_units:
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
-    usual = M_bytes is None and rule is None
     if M_bytes is None and rule in TILE_RULES:
         raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
-    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
+    usual = M_bytes is None and rule is None
     tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
-    found = read_requests(requests)
-    asked = Batch(problem, found, depth, M_bytes, tiling, under.multiple, sizes, multiprocessors(hardware))
-    noted = under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
-    names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
-    return answered(asked, names, noted, detail)
+    asked = Batch(problem, (), depth, M_bytes, tiling, under.multiple, (), multiprocessors(hardware))
+    return asked, under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
+
+
+def replay(
+    trace: str,
+    d: int,
+    M: int | str | None = None,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    max_requests: int = MAX_REQUESTS,
+    chunk: int = 0,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    mask: str | Mask = "causal",
+    layers: int = 1,
+    **options: Unpack[ProblemOptions],
+) -> Replayed:
+    """What the steps of a server move that replays a trace without a clock: a Replayed, with a row a step.
+
+    - `trace`: a file in the format of Mooncake, with `input_length`, `output_length` and `hash_ids` in each line.
+    - `max_tokens`, `max_requests`: the most new tokens and the most requests of a step.
+    - `chunk`: the most new tokens of an input in a step; 0 is no limit.
+    - Other arguments are those of `batch`.
+
+    Raises InputError for a value that is not allowed, and for a fault in the file, with its line.
+    """
+    given = Given(M=M, hardware=hardware, paper_model=paper_model, tiles=tiles, tile_multiple=tile_multiple)
+    asked, under = asked_of(d, given, parse_mask(mask), layers, options)
+    return Replayed(Traced(trace, policy_of(max_tokens, max_requests, chunk), asked), under.notes)
+
+
+def policy_of(max_tokens: int | str, max_requests: int | str, chunk: int | str = 0) -> Policy:
+    """The limits of a step."""
+    return Policy(
+        parse_count(max_tokens, "--max-tokens"),
+        parse_count(max_requests, "--max-requests"),
+        parse_count(chunk, "--chunk", least=0),
+    )
 
 
 def multiprocessors(hardware: str | None) -> int | None:

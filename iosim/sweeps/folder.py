@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 from .. import __version__
 from ..errors import CheckError, InputError
 from .identity import digest, this_maker
-from .parts import Work, Written, differing, part_name
+from .parts import Parts, Written, differing, part_name
 from .place import file_digest, place_of
 from .share import WHOLE, Share, share_of
 
@@ -87,7 +87,7 @@ class Folder:
 @contextmanager
 def opened(
     path: str,
-    work: Work,
+    work: Parts,
     about: About,
     resume: bool,
     checked: Checked = lambda written: None,
@@ -136,7 +136,7 @@ def clear(place: Place, share: Share) -> None:
             place.remove(name)
 
 
-def manifest_of(work: Work, about: About) -> Manifest:
+def manifest_of(work: Parts, about: About) -> Manifest:
     """The manifest of a run before its parts are there."""
     described = {"iosim": __version__, "iosim_files": this_maker().sources, **work.describe()}
     return {

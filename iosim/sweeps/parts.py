@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..counting.sweep_axes import Sweep
-    from .pieces import Out
+    from .pieces import Out, Rows
     from .share import Share
 
     Piece: TypeAlias = Lines | pd.DataFrame
@@ -45,6 +45,30 @@ class Written(NamedTuple):
     rows: int
     bytes: int
     sha256: str
+
+
+class Parts(Protocol):
+    """Rows in numbered parts, and all that decides their bytes."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def inputs(self) -> Inputs: ...
+
+    @property
+    def chunks(self) -> Rows: ...
+
+    @property
+    def rows(self) -> int | None: ...
+
+    def __len__(self) -> int: ...
+
+    def chunks_of(self, part: int) -> range: ...
+
+    def steps_of(self, rows: int, chunks: int) -> int: ...
+
+    def describe(self) -> Mapping[str, object]: ...
 
 
 @dataclass(frozen=True)
@@ -159,7 +183,7 @@ def part_name(part: int, kind: str) -> str:
 class Task(Protocol[T]):
     """Makes something of a part, piece by piece."""
 
-    def __call__(self, work: Work, part: int) -> Iterator[T]: ...
+    def __call__(self, work: Parts, part: int) -> Iterator[T]: ...
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,7 @@ class Job(Generic[T]):
     """A task for the parts of a sweep. It can be sent to another process."""
 
     task: Task[T]
-    work: Work
+    work: Parts
 
     def prepare(self) -> None:
         """Register the schedules of the files of --load in this process."""
@@ -179,18 +203,18 @@ class Job(Generic[T]):
             yield from self.task(self.work, part)
 
 
-def make_tables(work: Work, part: int) -> Iterator[pd.DataFrame]:
+def make_tables(work: Parts, part: int) -> Iterator[pd.DataFrame]:
     """The rows of a part, a chunk at a time."""
     return (work.chunks[k] for k in work.chunks_of(part))
 
 
-def make_pieces(work: Work, part: int) -> Iterator[Piece]:
+def make_pieces(work: Parts, part: int) -> Iterator[Piece]:
     """The chunks of a part as they go into a file: lines, or tables for Parquet."""
     tables, form = make_tables(work, part), FORMS.get(work.kind)
     return tables if form is None else (Lines(lines(rows, form), len(rows)) for rows in tables)
 
 
-def write(work: Work, out: Out, pieces: Iterable[Piece], advance: Callable[[int], object] = lambda steps: None) -> int:
+def write(work: Parts, out: Out, pieces: Iterable[Piece], advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write pieces to a file, and return the number of rows. `advance` is called with the steps of each piece."""
     total = 0
 
@@ -214,7 +238,7 @@ class WritePart:
 
     place: Place
 
-    def __call__(self, work: Work, part: int) -> Iterator[Written]:
+    def __call__(self, work: Parts, part: int) -> Iterator[Written]:
         name = part_name(part, work.kind)
         with self.place.written(name) as temporary:
             rows = write(work, temporary, make_pieces(work, part))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from ..counting.columns import RESULT_COLUMNS
 from ..errors import InputError, MissingError
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..answer import Type
-    from ..counting.sweep import Chunks
-    from .questions import Asked
 
 Out = str | AbstractContextManager[TextIO]
 """The name of a file, or an open one."""
@@ -41,7 +39,25 @@ def write_lines(header: str, out: Out, pieces: Iterable[Lines]) -> None:
             header = ""
 
 
-def write_parquet(grid: Chunks | Asked, out: Out, tables: Iterable[pd.DataFrame]) -> None:
+class Rows(Protocol):
+    """Rows in chunks, each a DataFrame: the columns that are `shown`, the types of all that there may be, and whether
+    int64 holds all counts."""
+
+    @property
+    def shown(self) -> Sequence[str]: ...
+
+    @property
+    def types(self) -> Mapping[str, Type]: ...
+
+    @property
+    def int64(self) -> bool: ...
+
+    def rows_of_part(self, asked: int = 0) -> int: ...
+
+    def __getitem__(self, number: int, /) -> pd.DataFrame: ...
+
+
+def write_parquet(grid: Rows, out: Out, tables: Iterable[pd.DataFrame]) -> None:
     """Write tables of a grid as Parquet, a group of rows at a time. It needs pyarrow."""
     try:
         import pyarrow as pa

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..progress import Meter
     from .executors import Executor
     from .folder import About
-    from .parts import Work, Written
+    from .parts import Parts, Written
     from .pieces import Out
 
 
@@ -37,7 +37,7 @@ def executor_of(jobs: int | str | None, scheduler: str | None) -> Executor:
 
 
 def write_folder(
-    work: Work, path: str, about: About, resume: bool, executor: Executor, meter: Meter, share: Share = WHOLE
+    work: Parts, path: str, about: About, resume: bool, executor: Executor, meter: Meter, share: Share = WHOLE
 ) -> None:
     """Write the parts of a sweep, or of a share of it, into a folder. With `resume`, those that an earlier run wrote
     stay."""
@@ -54,7 +54,7 @@ def write_folder(
         folder.finish()
 
 
-def write_file(work: Work, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
+def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write a sweep to one file, and return the number of rows. The bytes do not depend on the executor. `advance` is
     called with the steps of each chunk."""
     with closing(results(executor, Job(make_pieces, work), range(len(work)))) as pieces:
