@@ -21,8 +21,8 @@ from .theorems import (
     causal_blocks_floor,
     causal_striped_floor,
     causal_zigzag_floor,
+    decoding_floor,
     memory_floor,
-    rows_on_one_device_floor,
     segment_work,
 )
 
@@ -34,7 +34,7 @@ LAYOUTS = {
     "blocks": "device r has the r-th of p blocks of tokens",
     "zigzag": "device r has the blocks r and 2p - 1 - r of 2p",
     "striped": "token i is on device i modulo p",
-    "decode": "all rows of a problem are on one device, and each device has a block of its keys",
+    "decode": "each device has a block of the keys of a problem, and a row lies on any one device",
     "free": "any layout",
 }
 
@@ -181,11 +181,11 @@ def by_layout(asked: Asked, one: Pass) -> Iterator[Found]:
 
 
 def of_decoding(asked: Asked, one: Pass) -> Found:
-    """P3 for rows that are all on one device."""
+    """P3 for rows that lie anywhere."""
     p, rows, keys = asked.ranks, asked.group * asked.problem.N, asked.problem.Nk // asked.ranks
-    words = rows_on_one_device_floor(p, rows, keys, one.alpha, one.beta)
-    why = f"the rows of a problem are on one device, its keys in {p:,} equal blocks, all rows see all keys"
-    return Found(asked.problems * words, "decoding", f"{why}, and {large(rows, keys, one)}")
+    words = decoding_floor(p, rows, keys, one.alpha, one.beta)
+    why = f"all rows see all keys, which lie in {p:,} equal blocks, and {large(rows, keys, one)}"
+    return Found(asked.problems * words, "decoding", why)
 
 
 def of_blocks(asked: Asked, one: Pass) -> Found:

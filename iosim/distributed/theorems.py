@@ -75,11 +75,9 @@ def blocks_and_balance_floor(ranks: int, problems: int, rows: int, keys: int, wi
     return max(0, root_above((2 * ranks * width) ** 2 * more) - 2 * ranks * width * most)
 
 
-def rows_on_one_device_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int:
-    """P3 for decoding: all rows of the problem are on one device, each device has `keys` keys, and all see all."""
-    if keys < alpha and rows < beta:
-        return 0
-    return (ranks - 1) * min(alpha * rows, beta * keys)
+def decoding_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int:
+    """P3 for decoding: each device has `keys` keys of the problem, its `rows` rows lie anywhere, and all see all."""
+    return (ranks - 1) * min(alpha * rows, beta * keys) if keys >= alpha else 0
 
 
 def causal_blocks_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:

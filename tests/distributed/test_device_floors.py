@@ -1,7 +1,9 @@
 """Floors across devices: met by schedules where the page says so, exact arithmetic, and no schedule below any."""
 
+import itertools
 import random
 from fractions import Fraction
+from itertools import pairwise
 from math import ceil
 
 import pytest
@@ -15,8 +17,8 @@ from iosim.distributed.theorems import (
     blocks_floor,
     causal_striped_floor,
     cheapest_meeting,
+    decoding_floor,
     memory_floor,
-    rows_on_one_device_floor,
 )
 from iosim.errors import InputError
 from iosim.masks import parse_mask
@@ -197,7 +199,7 @@ def test_p4_is_the_least_whole_number():
 def test_a_theorem_is_not_used_beyond_its_condition():
     """Blocks smaller than a row or key is wide: P3 says nothing, because scores may be sent instead."""
     assert blocks_floor(4, 255, 255, 256, 256) == 0 < blocks_floor(4, 255, 256, 256, 256)
-    assert rows_on_one_device_floor(4, 255, 255, 256, 256) == 0
+    assert decoding_floor(4, 255, 255, 256, 256) == 0 < decoding_floor(4, 1, 256, 256, 256)
     assert causal_striped_floor(4, 1, 255, 256, 256) == 0 < causal_striped_floor(4, 1, 256, 256, 256)
     small = Attention(8 * 255, 128)
     assert floor_across(small, 8).theorem == "none"
@@ -280,6 +282,32 @@ def least_meeting(P, x, y, visible, first=None):
 
 
 PRICES = [(1, 1), (1, 2), (2, 1), (1, 3), (5, 2), (7, 1), (1, 9)]
+
+
+@pytest.mark.parametrize("P", [2, 3, 4])
+def test_the_set_lemma_of_decoding(P):
+    """Rows on one device, or on several, each with some of them: never below the floor, and equal to it for one."""
+    r = random.Random(P)
+    for _ in range(40):
+        x, y, rows = r.randint(1, 9), r.randint(9, 60), r.randint(P, 9)
+        cuts = sorted(r.randint(0, rows) for _ in range(P - 1))
+        each = [b - a for a, b in pairwise([0, *cuts, rows])]
+        several, one = least_decoding(P, x, y, each), least_decoding(P, x, y, [rows] + [0] * (P - 1))
+        assert several >= one == decoding_floor(P, rows, y, x, 1)
+
+
+def least_decoding(P, x, y, rows):
+    """The least cost of sets that meet: a row of device r costs x for each of its `rows[r]`, a block of keys y."""
+    best = 10**9
+    for A in itertools.product(
+        *([m for m in range(1 << P) if m >> r & 1] if n else [1 << r] for r, n in enumerate(rows))
+    ):
+        cost = sum(x * n * (m.bit_count() - 1) for n, m in zip(rows, A, strict=True))
+        for s in range(P):
+            blocks = [B for B in range(1 << P) if B >> s & 1 and all(m & B for n, m in zip(rows, A, strict=True) if n)]
+            cost += min(y * (B.bit_count() - 1) for B in blocks)
+        best = min(best, cost)
+    return best
 
 
 @pytest.mark.parametrize("P", [2, 3, 4])

@@ -7,6 +7,7 @@ from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes
 from paths import DOCS
 
 from iosim import Attention
+from iosim.distributed.across import Across
 from iosim.distributed.floors import floor_across
 from iosim.masks import parse_mask
 
@@ -104,3 +105,52 @@ def test_the_second_ring_of_a_step():
     problem = Attention(8192, 128, heads=8, kv_heads=1)
     floor, again = floor_across(problem, 8, step=True), ring(problem, 8) + ring(problem, 8, backward=True)
     assert floor.theorem == "P3s" and 2 * again == 3 * floor.received_words
+
+
+# ---------------------------------------------------------------- published times
+
+PUBLISHED = PAGE.split("## 13.")[1]
+LISTS = [[8192], [256, 7392, 544], [4096, 4096], [3104, 3200, 1600, 160, 128]]  # lengths of documents on one GPU
+
+
+def visible_pairs(tokens, layout="blocks", documents=()):
+    """The visible pairs of each of 8 GPUs, and the keys that they need of the others."""
+    text = "causal" + (f"&documents:{','.join(map(str, documents))}" if len(documents) > 1 else "")
+    hops = Across(Attention(tokens, 128, mask=parse_mask(text)), 8, layout=layout).hops
+    return hops.pairs, sum(hops.needed) / (7 * tokens)
+
+
+def table_row(name, *per_cents):
+    return f"| {name} | " + " | ".join(per_cents) + " |"
+
+
+def test_balance_and_needed_keys_of_the_published_rings():
+    found = [visible_pairs(65536, layout) for layout in ("blocks", "zigzag", "striped")]
+    shares = [sum(pairs) / (8 * max(pairs)) for pairs, _ in found]
+    assert (
+        table_row("balance", f"{100 * shares[0]:.1f}", f"{100 * shares[1]:.1f}", f"{100 * shares[2]:.2f}") in PUBLISHED
+    )
+    needed = [share for _, share in found]
+    cells = f"{100 * needed[0]:.1f}", f"{100 * needed[1]:.1f}", f"{100 * needed[2]:.2f}"
+    assert table_row("keys received that are needed", *cells) in PUBLISHED
+    assert round(100 * 8 / 15, 1) == round(100 * shares[0], 1) == 53.3
+
+
+def test_balance_of_packed_documents():
+    """One sixteenth of the lengths: shares of the work do not change in the first three digits."""
+    mean = most = 0
+    for lengths in LISTS:
+        pairs, _ = visible_pairs(4096, documents=[8 * n // 16 for n in lengths])
+        mean, most = mean + sum(pairs) / 8, most + max(pairs)
+    assert f"| {100 * mean / most:.1f} |" in PUBLISHED and f"{100 * mean / most:.1f}" == "53.8"
+
+
+def test_what_is_explained():
+    rows = re.findall(r"^\| forward[^|]*, 8 \w+ \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|", PUBLISHED, re.M)
+    rings, others = [float(first) for first, _ in rows], [float(last) for _, last in rows[4:]]
+    assert len(rings) == 8 and sum(value > 53.3 for value in rings) == 1 and sum(value > 53.8 for value in others) == 3
+    shares = [100 * value / (800 / 15) for value in rings[:4]]
+    assert f"reach {min(shares):.0f} to {max(shares):.0f} % of that" in re.sub(r"\s+", " ", PUBLISHED)
+    moved = ring(Attention(65536, 128, heads=32, kv_heads=8), 8) // 8 * 2
+    assert f"{moved:,} bytes" in PUBLISHED and f"{moved / 100e9 * 1000:.1f} ms" in PUBLISHED
+    assert f"{1000 / 63.0:.1f} ms" in PUBLISHED

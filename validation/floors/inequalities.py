@@ -314,11 +314,91 @@ def inputs_matter(r: random.Random) -> float:
     return 1.0
 
 
+def columns(r: random.Random, rows: float, width: int, words: float) -> list[float]:
+    """At most `words` words in `width` columns, at most `rows` in each."""
+    return [min(rows, part) for part in split(r, words, width)]
+
+
+def device_segment(r: random.Random) -> float:
+    """The work of a stretch of a device's run, over g (section 4 of distributed.md), for any d and dv."""
+    d, dv, X = r.randint(1, 9), r.randint(1, 9), r.uniform(1, 3000)
+    a, b, o, v, c = split(r, X, 5)
+    a, b = a / d, b / d
+    pi = (d + dv) ** 2 if dv <= d else 4 * d * dv
+    products = zip(columns(r, a, dv, o), columns(r, b, dv, v), strict=True)
+    return (sum(x * y for x, y in products) / dv + c) / max(X * X / (4 * pi), X)
+
+
+def device_segment_best(r: random.Random) -> float:
+    """The value of `device_segment` for whole rows and keys, dv <= d, where it must be 1."""
+    d = r.randint(1, 9)
+    dv, X = r.randint(1, d), r.uniform(1, 3000)
+    a = b = X / 2 / (d + dv)
+    return max(a * b * dv / dv, X) / max(X * X / (4 * (d + dv) ** 2), X)
+
+
+def block_segment(r: random.Random) -> float:
+    """The same beside nq rows and nk keys that are free, over nq nk + m X + X^2/4 (section 8 of distributed.md)."""
+    d = r.randint(1, 9)
+    dv, x = r.randint(1, d), r.uniform(1, 3000)
+    nq, nk = sorted((r.uniform(0, 200), r.uniform(d + dv, 200)), reverse=r.random() < 0.5)
+    m = max(nq, nk)
+    a, b, o, v, c = split(r, x, 5)
+    rows, keys = columns(r, a / d, dv, o), columns(r, b / d, dv, v)
+    work = sum((nq + i) * (nk + j) for i, j in zip(rows, keys, strict=True)) / dv + c
+    X = x / (d + dv)
+    return (work - nq * nk) / (m * X + X * X / 4)
+
+
+def sets_that_meet(r: random.Random) -> float:
+    """The least cost that the set lemma allows over that of random sets, mended until all of them meet."""
+    p, x, y = r.randint(2, 7), r.uniform(0.1, 9), r.uniform(0.1, 9)
+    A, B = ([{s} | {t for t in range(p) if r.random() < r.choice([0, 0.2, 0.6])} for s in range(p)] for _ in range(2))
+    if r.random() < 0.3:
+        A = [one | {0} for one in A]
+    for s, one in enumerate(A):
+        for t, other in enumerate(B):
+            if not one & other:
+                if r.random() < 0.5:
+                    one.add(t)
+                else:
+                    other.add(s)
+    cost = x * sum(len(one) - 1 for one in A) + y * sum(len(one) - 1 for one in B)
+    return (p - 1) * min(p * x, p * y, x + y) / cost
+
+
+def sessions_on_devices(r: random.Random) -> float:
+    """Sessions of a random run of one sum on several devices less 1, over the receptions of its live words."""
+    todo, words = r.randint(1, 8), 0
+    held: list[set[int]] = [set() for _ in range(r.randint(1, 4))]  # live words of each device
+    sessions = received = 0
+    while todo or len(set().union(*held)) > 1:
+        here, act = r.choice(held), r.random()
+        idle = not here
+        if act < 0.3 and todo:
+            todo, words = todo - 1, words + 1
+            here.add(words)
+        elif act < 0.55 and len(here) > 1:
+            pair, words = set(r.sample(sorted(here), 2)), words + 1
+            here.add(words)
+            for one in held:
+                one -= pair  # copies on other devices are live no more
+        elif act < 0.75 and (spare := [w for w in here if sum(w in one for one in held) > 1]):
+            here.discard(r.choice(spare))
+        elif missing := sorted(set().union(*held) - here):
+            here.add(r.choice(missing))
+            received += 1
+        sessions += idle and bool(here)
+    return (sessions - 1) / received if received else 2.0 * (sessions > 1)
+
+
 CHECKS: list[tuple[Callable[[random.Random], float], int]] = [
     (simple_segment, 20), (simple_best, 1), (main_segment, 20), (main_best, 1), (mla_segment, 20), (grows, 10),
     (last_segment, 1), (best_lengths, 10), (loomis_whitney, 4), (hull, 10), (backward_segment, 20), (four_products, 10),
     (gradients_segment, 20), (gradients_path, 10), (gradients_best, 1), (one_accumulator, 4),
-    (one_accumulator_that_adds, 4), (inputs_matter, 1),
+    (one_accumulator_that_adds, 4), (inputs_matter, 1), (device_segment, 20), (device_segment_best, 1),
+    (block_segment, 20), (sets_that_meet, 10),
+    (sessions_on_devices, 4),
 ]  # fmt: skip
 
 
