@@ -31,7 +31,7 @@ def entries():
 def shown(figure, output):
     """Whether an output has a figure. Numbers are rounded to as many decimals as the figure has, and groups of digits
     have no separator."""
-    output += re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", output)
+    output += "\n" + re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", output)
     if re.fullmatch(r"-?\d+\.\d+", figure):
         places = len(figure.partition(".")[2])
         return any(f"{float(x):.{places}f}" == figure for x in NUMBER.findall(output))
