@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from iosim import tables
+from iosim import grid, tables
 from iosim.errors import IosimError, MissingError
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
@@ -141,7 +141,7 @@ def main() -> int:
         print(fault, file=sys.stderr)
         return fault.exit_code
     (given.folder / "l2_buffers.csv").write_text(tables.to_csv(rows), encoding="utf-8")
-    print(tables.table(rows))
+    print(grid.table(rows))
     return 0
 
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from iosim import tables
+from iosim import grid, tables
 from iosim.errors import IosimError
 from iosim.gpu.jobs import GeneratedJob, Job, ScheduleJob, TorchJob, job_from_json, key_of, torch_job
 from iosim.gpu.ncu import counters
@@ -88,9 +88,9 @@ def measure(part: str, folder: Path, first: int | None) -> None:
     own = [e for e in combine(jobs, notes, kernels) if isinstance(e.job, ScheduleJob)]
     show([verify(e, None) for e in own])
     if part == "tuned":
-        print(tables.table(speeds(jobs, kernels)))
+        print(grid.table(speeds(jobs, kernels)))
     if part in THEIRS:
-        print(tables.table(theirs(jobs, kernels)))
+        print(grid.table(theirs(jobs, kernels)))
 
 
 def theirs(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def compile_all(jobs: list[Job]) -> None:
 
 def show(rows: list[dict[str, Any]]) -> None:
     if rows:
-        print(tables.table(verdict_table(rows).grid().rows))
+        print(grid.table(verdict_table(rows).grid().rows))
         print("\n".join(f"{r['schedule']} N={r['N']} d={r['d']} {r['tiles']} {r['dtype']} {r['mask']}: {r['faults']}"
                         for r in rows if not r["ok"]))  # fmt: skip
         print(summary(rows))
@@ -228,7 +228,7 @@ def write_theirs(folder: Path, name: str, *parts: str) -> None:
         hardware = read_hardware(folder / "hardware.toml")
         rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
         (folder / name).write_text(tables.to_csv(rows), encoding="utf-8")
-        print(tables.table([row for row in rows if row["best"]]))
+        print(grid.table([row for row in rows if row["best"]]))
 
 
 def write_family(folder: Path) -> None:

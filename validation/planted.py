@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from iosim import tables
+from iosim import grid
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.cuda.program import Program
@@ -148,10 +148,10 @@ def main() -> int:
     torch = torch_rows(given.folder)
     write(given.folder / "torch_stores.csv", torch)
     said(begin, "PyTorch")
-    print(tables.table(torch))
+    print(grid.table(torch))
     wrong = [in_short(job, row) for job, row in zip(jobs, rows, strict=True) if not row["ok"]]
     print("\n".join(f"{row['job']}: {row['faults']}" for row in wrong))
-    print(tables.table([seen_of(fault, each) for fault, each in zip(FAULTS, found, strict=True)]))
+    print(grid.table([seen_of(fault, each) for fault, each in zip(FAULTS, found, strict=True)]))
     print(f"{len(rows) - len(wrong)} of {len(rows)} random rows agree; {time.perf_counter() - begin:.0f} s")
     return int(bool(wrong) or not all(row["seen"] for each in found for row in each))
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from iosim import tables
+from iosim import grid, tables
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.hardware import Hardware, measured_as
@@ -137,7 +137,7 @@ def row_of(shape: tuple[int, int, int, str], times: dict[str, float], hardware: 
 def write_rows(folder: Path) -> None:
     rows = [row_of(shape, times, chip()) for shape, times in measured(folder).items()]
     (folder / "tiles_rows.csv").write_text(tables.to_csv(rows), encoding="utf-8")
-    print(tables.table(rows))
+    print(grid.table(rows))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.dependent_tiles import Stretch
 from ..core.folded import Folded, Group, joined
 from ..core.machine import Block, Tile
 from ..core.problem import as_moved
@@ -78,6 +79,7 @@ class Visits(Folded):
 
     def _sizes(self, shape: Shape, where: MaskLine | None) -> list[tuple[int, int, int]]:
         groups = dict(self._groups)
+        shape = tuple(x.size if isinstance(x, Stretch) else x for x in shape)
         if where is not None and where.tile is not None:
             groups[where.tile] = self._lines(where, where.tile, groups[where.tile])
         elif where is not None and not where.mask.active_tiles:

@@ -22,7 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from iosim import tables
+from iosim import grid, tables
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import IosimError
@@ -221,7 +221,7 @@ def main() -> int:
         page.write(given.folder)
         return 0
     if given.jobs:
-        print(tables.table(list(map(shown, described_all(given.folder)))))
+        print(grid.table(list(map(shown, described_all(given.folder)))))
         return 0
     given.folder.mkdir(parents=True, exist_ok=True)
     return write(given.folder, measure())
