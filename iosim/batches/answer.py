@@ -149,12 +149,12 @@ class Batched(Answer):
         values = f", dv = {p.dv}" if p.dv != p.d else ""
         layers = "" if b.layers == 1 else f", {b.layers} layers"
         memory = "M not given" if b.M_bytes is None else f"M = {format_bytes(b.M_bytes)}"
-        saved = "" if b.distinct_tokens == b.tokens else f", {b.distinct_tokens} of them distinct"
+        saved = "" if b.distinct_tokens == b.tokens else f", {b.distinct_tokens:,} of them distinct"
         return (
-            f"batch: {numbered(b.shapes.requests, 'request')}, {b.new_tokens} new of {b.tokens} tokens{saved}\n"
+            f"batch: {numbered(b.shapes.requests, 'request')}, {b.new_tokens:,} new of {b.tokens:,} tokens{saved}\n"
             f"d = {p.d}{values}, heads {p.heads} (kv {p.kv_heads}){layers}, {p.dtype} in HBM, {p.acc_dtype} "
             f"accumulators{p.cache_text}, mask {p.mask}, {memory}\n"
-            f"each word once: {format_bytes(self.distinct_bytes)}; floor: {self.floor.words} words "
+            f"each word once: {format_bytes(self.distinct_bytes)}; floor: {self.floor.words:,} words "
             f"({self.floor.form})\n"
         )
 
@@ -364,5 +364,5 @@ def answered(asked: Batch, names: Sequence[str], under: Conditions, detail: bool
     """The answer about a batch, for the ways of these names."""
     floor, distinct = floor_of(asked), distinct_words(asked)
     kept = sum(distinct[name] for name in asked.problem.cache_tensors)
-    found = [moved_by(asked, way, floor.words, kept) for way in ways_of(asked, names)]
+    found = [moved_by(asked, way, floor.words, kept, detail) for way in ways_of(asked, names)]
     return Batched(asked, floor, distinct, found, detail, under)

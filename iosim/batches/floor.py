@@ -20,7 +20,7 @@ from ..masks.visible import Visible, visible
 if TYPE_CHECKING:
     from ..core.typing import Mask
     from .asked import Batch
-    from .shapes import Shapes
+    from .shapes import Shapes, Whole
 
 MOST_EXACT = 2000  # shapes; more are counted in float64, whose floors are lower by at most a word an instance
 
@@ -54,7 +54,7 @@ def floor_of(batch: Batch) -> BatchFloor:
         words, pairs = words + found.words, pairs + seen.pairs
     alone = alone_of(batch, together)
     if len(alone):
-        more, seen_pairs, form = floor_alone(batch, alone, M_words)
+        more, form, seen_pairs = floor_alone(batch, alone, M_words)
         forms[form] = forms.get(form, 0) + more
         words, pairs = words + more, pairs + seen_pairs
     form = max(forms, key=lambda name: forms[name])
@@ -71,45 +71,57 @@ def alone_of(batch: Batch, together: set[int]) -> Shapes:
     return replace(batch.shapes, times=left).picked(left > 0)
 
 
-def floor_alone(batch: Batch, alone: Shapes, M_words: int | None) -> tuple[int, int, str]:
-    """(words, visible pairs, form) of requests that are problems of their own."""
-    seen = seen_at(batch.mask, alone)
-    pairs = (
-        alone.sum(np.array([one.pairs for one in seen], object))
-        if len(seen) <= MOST_EXACT
-        else alone.sum(np.array([one[0] for one in seen], np.int64))
-    )
-    if len(seen) <= MOST_EXACT:
-        found = [floor_of_seen(batch.problem, times(one, batch.group), M_words) for one in seen]
-        forms: dict[str, int] = {}
-        for one, number in zip(found, alone.times.tolist(), strict=True):
-            forms[one.form] = forms.get(one.form, 0) + one.words * number
-        return sum(forms.values()), pairs, max(forms, key=lambda name: forms[name])
-    p = batch.problem
-    several = SeenAt(
-        *(np.array(column, float) for column in zip(*(times(one, batch.group) for one in seen), strict=True))
-    )
-    words = floor_of_arrays(p, several, M_words)
-    compulsory = floor_of_arrays(p, several, None)
-    form = "compulsory" if np.array_equal(words, compulsory) else "mixed"
-    return alone.sum(words.astype(np.int64)), pairs, form
+def floor_alone(batch: Batch, alone: Shapes, M_words: int | None) -> tuple[int, str, int]:
+    """(words, form, visible pairs) of requests that are problems of their own."""
+    seen, group = seen_at(batch.mask, alone), batch.group
+    pairs = alone.sum(seen.pairs)
+    if len(alone) > MOST_EXACT:
+        return *floor_in_arrays(batch, alone, seen, M_words), pairs
+    forms: dict[str, int] = {}
+    for number, *one in zip(alone.times.tolist(), *(column.tolist() for column in seen), strict=True):
+        found = floor_of_seen(batch.problem, times(Visible(*one), group), M_words)
+        forms[found.form] = forms.get(found.form, 0) + found.words * number
+    return sum(forms.values()), max(forms, key=lambda name: forms[name]), pairs
 
 
-def seen_at(mask: Mask, alone: Shapes) -> list[Visible]:
+def floor_in_arrays(batch: Batch, alone: Shapes, seen: Seen, M_words: int | None) -> tuple[int, str]:
+    """(words, form) of the floors of many shapes at once. `seen` is what the queries of one head see."""
+    g = batch.group
+    columns = (seen.pairs * g, seen.rows * g, seen.keys, seen.any_rows * g, seen.any_keys)
+    several = SeenAt(*(column.astype(float) for column in columns))
+    words = floor_of_arrays(batch.problem, several, M_words)
+    form = "compulsory" if np.array_equal(words, floor_of_arrays(batch.problem, several, None)) else "several"
+    return alone.sum(words.astype(np.int64)), form
+
+
+class Seen(NamedTuple):
+    """The fields of `Visible` for many shapes, of one head."""
+
+    pairs: Whole
+    rows: Whole
+    keys: Whole
+    any_rows: Whole
+    any_keys: Whole
+
+
+def seen_at(mask: Mask, alone: Shapes) -> Seen:
     """What the queries of one head see in each shape."""
-    pairs = zip(alone.new.tolist(), alone.tokens.tolist(), strict=True)
-    if mask is not DENSE and str(mask).strip() == "causal":
-        return [causal(new, tokens) for new, tokens in pairs]
-    return [visible(mask, new, tokens) for new, tokens in pairs]
+    new, tokens = alone.new, alone.tokens
+    if mask is DENSE:
+        several = (tokens > 1).astype(np.int64)
+        return Seen(several * new * tokens, several * new, several * tokens, new, tokens)
+    if str(mask).strip() == "causal":
+        return causal(new, tokens)
+    found = [visible(mask, *shape) for shape in zip(new.tolist(), tokens.tolist(), strict=True)]
+    return Seen(*(np.array(column, object) for column in zip(*found, strict=True)))
 
 
-def causal(new: int, tokens: int) -> Visible:
-    """What `visible` finds under `causal`, for many shapes in little time. Only the first query of a request without
-    cached tokens sees one key."""
-    one = new == tokens
-    pairs = new * tokens - new * (new - 1) // 2 - one
+def causal(new: Whole, tokens: Whole) -> Seen:
+    """What `visible` finds under `causal`, for many shapes at once. Only the first query of a request without cached
+    tokens sees one key."""
+    one = (new == tokens).astype(np.int64)
     rows = new - one
-    return Visible(pairs, rows, tokens if rows else 0, new, tokens)
+    return Seen(new * tokens - new * (new - 1) // 2 - one, rows, tokens * (rows > 0), new, tokens)
 
 
 def seen_by_family(batch: Batch, family: tuple[int, ...]) -> Visible:

@@ -86,8 +86,9 @@ class Counted(NamedTuple):
     """Words of the first kernel, whose blocks are counted."""
 
 
-def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: int) -> Moved:
-    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once."""
+def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: int, detail: bool = False) -> Moved:
+    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once. Only
+    with `detail` it has the words of each shape."""
     found = [counted(batch, launch) for launch in way.launches(batch)]
     total: dict[str, int] = {
         name: sum(one.launch.shapes.sum(getattr(one, name)) for one in found)
@@ -97,8 +98,7 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
     needed = max(int(np.max(one.room_bytes)) for one in found)
     fits = None if batch.M_bytes is None else needed <= batch.M_bytes
     words = total["reads"] + total["writes"]
-    grid = sum(grid_of(one) for one in found)
-    number, largest = blocks_of(batch, found)
+    number, grid, largest = blocks_of(batch, found)
     kept = sum(tensors[name]["reads"] for name in batch.problem.cache_tensors if name in tensors)
     return Moved(
         way=way.name,
@@ -115,7 +115,7 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
         kv_times_read=kept / distinct_words,
         ratio_to_floor=words / floor_words if floor_words and fits is not False else None,
         tensors=tensors,
-        by_shape=by_shape(batch, found),
+        by_shape=by_shape(batch, found) if detail else ((), ()),
         source=way.source,
         **total,
     )
@@ -277,26 +277,21 @@ def fewest(launch: Launch) -> dict[str, int]:
 # ---------------------------------------------------------------- thread blocks
 
 
-def grid_of(one: Counted) -> int:
-    """The blocks of a launch's grid: as many for each request as for the one that needs most."""
-    each = blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
-    return int(np.max(each)) * one.launch.shapes.requests
-
-
-def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, float | None]:
-    """(the blocks with work, the words of the largest of them over the mean), over the first kernels of all
-    launches."""
-    number = words = 0
+def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float | None]:
+    """(the blocks with work, the blocks of the grids, the words of the largest block over the mean), over the first
+    kernels of all launches. A grid has as many blocks for each request as for the one that needs most."""
+    number = grid = words = 0
     largest: list[int] = []
     known = True
     for one in found:
         each = blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
         number += one.launch.shapes.sum(each)
+        grid += int(np.max(each)) * one.launch.shapes.requests
         words += one.launch.shapes.sum(one.first_words)
         parts = largest_parts(batch, one)
         known = known and parts is not None
         largest += [words_of_block(one, part) for part in parts or ()]
-    return number, max(largest) * number / words if known and words else None
+    return number, grid, max(largest) * number / words if known and words else None
 
 
 def words_of_block(one: Counted, part: Attention[Size]) -> int:

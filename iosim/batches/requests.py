@@ -189,14 +189,14 @@ class Reader:
         new = number(row["new"], f"{where}, column new", 1)
         cached = number(row["cached"], f"{where}, column cached", 0)
         named, ids = row.get("prefix") or None, row.get("hash_ids") or None
+        if named is None and ids is None:
+            return Request(new, new + cached)
         if named is not None and ids is not None:
             raise InputError(where, "prefix and hash_ids", "one of the two")
-        prefix: tuple[Part, ...] = ()
         if named is not None:
-            prefix = self.named(named, cached, f"{where}, column prefix")
-        if ids is not None:
-            prefix = self.blocks(list_of(ids, f"{where}, column hash_ids"), cached, f"{where}, column hash_ids")
-        return Request(new, new + cached, 1, prefix)
+            return Request(new, new + cached, 1, self.named(named, cached, f"{where}, column prefix"))
+        place = f"{where}, column hash_ids"
+        return Request(new, new + cached, 1, self.blocks(list_of(ids, place), cached, place))
 
     def named(self, given: object, cached: int, where: str) -> tuple[Part, ...]:
         """The parts of a prefix as `system:1024/user:300`. A number alone is so many tokens that all requests with a
@@ -246,6 +246,8 @@ def shown(key: Hashable) -> str:
 
 def number(value: object, where: str, least: int) -> int:
     """A whole number of tokens."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 15 and (found := int(value)) >= least:
+        return found  # in a fifth of the time
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return parse_count(value, where, least, LARGEST_COUNT)  # type: ignore[arg-type]  # it refuses other types

@@ -40,13 +40,13 @@ def winner(ways: Sequence[Moved], best: Moved) -> str:
     """The sentence that compares the best way with the one that moves most, and names those that are as good."""
     others = [way for way in ways if way is not best and way.fits is not False]
     if not others:
-        return f"{best.way} moves {best.total} words."
+        return f"{best.way} moves {best.total:,} words."
     near = [way.way for way in others if way.total_bytes <= NEAR * best.total_bytes]
     last = max(others, key=lambda way: way.total_bytes)
     share = times(last.total_bytes, best.total_bytes)
     along = f" {', '.join(near)} {'moves' if len(near) == 1 else 'move'} at most 1.01 times as much." if near else ""
     if last.way in near:
-        return f"{best.way} moves least, {best.total_bytes} B.{along}"
+        return f"{best.way} moves least, {best.total_bytes:,} B.{along}"
     return f"{best.way} moves {share}x fewer bytes than {last.way}: {why(best, last)}.{along}"
 
 
@@ -83,8 +83,8 @@ def streams(found: Batched, best: Moved) -> str:
     kept = sum(way.tensors.get(name, {"bytes": 0})["bytes"] for name in batch.problem.cache_tensors)
     rows = way.tiles.split("x")[0]
     return (
-        f"A stream of the cached keys and values for each new token would be {stream} B ({decimal(stream)}), and each "
-        f"key and value once is {once} B ({decimal(once)}): {way.way} reads {kept} B of them ({decimal(kept)}), "
+        f"A stream of the cached keys and values for each new token would be {stream:,} B ({decimal(stream)}), and each "
+        f"key and value once is {once:,} B ({decimal(once)}): {way.way} reads {kept:,} B of them ({decimal(kept)}), "
         f"because the queries of a tile of {rows} rows share what it loads."
     )
 
@@ -146,8 +146,8 @@ def lengths(found: Batched) -> str:
         return ""
     grid = way.grid_blocks * found.batch.layers
     return (
-        f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid} blocks of "
-        f"its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes} B."
+        f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid:,} blocks of "
+        f"its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes:,} B."
     )
 
 
@@ -159,6 +159,6 @@ def shared(found: Batched) -> str:
     number = len(batch.tree.shared)
     parts = "one prefix" if number == 1 else f"{number} parts of prefixes"
     return (
-        f"{batch.tokens} tokens are {batch.distinct_tokens} distinct ones: several requests have {parts} in common, "
+        f"{batch.tokens:,} tokens are {batch.distinct_tokens:,} distinct ones: several requests have {parts} in common, "
         "and the floor counts each token once."
     )

@@ -268,14 +268,14 @@ class Replayed(Answer):
 
     def pieces(self) -> Pieces:
         policy, p = self.traced.policy, self.traced.problem.problem
-        limits = f"at most {policy.max_tokens} new tokens and {policy.max_requests} requests a step"
+        limits = f"at most {policy.max_tokens:,} new tokens and {policy.max_requests} requests a step"
         chunk = f", {policy.chunk} new tokens of an input" if policy.chunk else ""
         steps = len(self.traced.steps.starts)
         head = (
-            f"trace: {steps} steps, {limits}{chunk}\n"
+            f"trace: {steps:,} steps, {limits}{chunk}\n"
             f"d = {p.d}, heads {p.heads} (kv {p.kv_heads}), {p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}"
-            f", mask {p.mask}\n{self.totals['tokens']} tokens over all steps, {self.totals['distinct_tokens']} of them "
-            f"distinct in their step, {self.totals['new_tokens']} new\n"
+            f", mask {p.mask}\n{self.totals['tokens']:,} tokens over all steps, {self.totals['distinct_tokens']:,} of them "
+            f"distinct in their step, {self.totals['new_tokens']:,} new\n"
         )
         return [head, Table(OF_WAYS, self.ways), "", *self.lines()]
 

@@ -245,11 +245,11 @@ CHUNK = ("--requests", "8192:139264", "--d", "128", "--heads", "8", "--kv-heads"
 def test_a_chunk_that_people_put_four_orders_of_magnitude_apart():
     found = run("batch", *CHUNK)
     repeat = next(way for way in found["ways"] if way["way"] == "repeat")
-    assert "would be 43980465111040 B (43.98 TB)" in found["answer"]  # 8192 x 131072 tokens x 512 B x 80 layers
-    assert "once is 5704253440 B (5.70 GB)" in found["answer"]  # 139264 tokens x 512 B x 80 layers
+    assert "would be 43,980,465,111,040 B (43.98 TB)" in found["answer"]  # 8192 x 131072 tokens x 512 B x 80 layers
+    assert "once is 5,704,253,440 B (5.70 GB)" in found["answer"]  # 139264 tokens x 512 B x 80 layers
     keys = sum(131072 + 128 * (tile + 1) for tile in range(64))  # that the 64 tiles of 128 queries of a head see
     kept = repeat["tensors"]["K"]["bytes"] + repeat["tensors"]["V"]["bytes"]
-    assert kept == 8 * keys * 512 * 80 and f"repeat reads {kept} B of them (2.84 TB)" in found["answer"]
+    assert kept == 8 * keys * 512 * 80 and f"repeat reads {kept:,} B of them (2.84 TB)" in found["answer"]
 
 
 # ---------------------------------------------------------------- faults

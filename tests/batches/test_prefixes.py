@@ -5,8 +5,9 @@ import pytest
 
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
-from iosim.batches.floor import causal, floor_of
+from iosim.batches.floor import causal, floor_of, seen_at
 from iosim.batches.requests import Part, Request, read_requests
+from iosim.batches.shapes import shapes
 from iosim.core.numeric import Numeric
 from iosim.core.problem import DENSE, Attention, narrowed
 from iosim.core.tiling import Tiling
@@ -125,7 +126,10 @@ def test_floors_of_many_shapes_are_hardly_lower(M, monkeypatch):
 def test_causal_visibility_is_that_of_visible():
     for new in range(1, 9):
         for tokens in range(new, 12):
-            assert causal(new, tokens) == visible(parse_mask("causal"), new, tokens)
+            found = causal(np.array([new]), np.array([tokens]))
+            assert tuple(int(column[0]) for column in found) == visible(parse_mask("causal"), new, tokens)
+            dense = seen_at(DENSE, shapes([(new, tokens)], [1]))
+            assert tuple(int(column[0]) for column in dense) == visible(DENSE, new, tokens)
 
 
 # ---------------------------------------------------------------- the cascade
