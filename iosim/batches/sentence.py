@@ -83,9 +83,9 @@ def streams(found: Batched, best: Moved) -> str:
     kept = sum(way.tensors.get(name, {"bytes": 0})["bytes"] for name in batch.problem.cache_tensors)
     rows = way.tiles.split("x")[0]
     return (
-        f"A stream of the cached keys and values for each new token would be {stream:,} B ({decimal(stream)}), and each "
-        f"key and value once is {once:,} B ({decimal(once)}): {way.way} reads {kept:,} B of them ({decimal(kept)}), "
-        f"because the queries of a tile of {rows} rows share what it loads."
+        f"A stream of the cached keys and values for each new token would be {stream:,} B ({decimal(stream)}), and "
+        f"each key and value once is {once:,} B ({decimal(once)}): {way.way} reads {kept:,} B of them "
+        f"({decimal(kept)}), because the queries of a tile of {rows} rows share what it loads."
     )
 
 
@@ -146,8 +146,8 @@ def lengths(found: Batched) -> str:
         return ""
     grid = way.grid_blocks * found.batch.layers
     return (
-        f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid:,} blocks of "
-        f"its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes:,} B."
+        f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid:,} blocks "
+        f"of its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes:,} B."
     )
 
 
@@ -159,6 +159,6 @@ def shared(found: Batched) -> str:
     number = len(batch.tree.shared)
     parts = "one prefix" if number == 1 else f"{number} parts of prefixes"
     return (
-        f"{batch.tokens:,} tokens are {batch.distinct_tokens:,} distinct ones: several requests have {parts} in common, "
-        "and the floor counts each token once."
+        f"{batch.tokens:,} tokens are {batch.distinct_tokens:,} distinct ones: several requests have {parts} in "
+        "common, and the floor counts each token once."
     )

@@ -274,8 +274,8 @@ class Replayed(Answer):
         head = (
             f"trace: {steps:,} steps, {limits}{chunk}\n"
             f"d = {p.d}, heads {p.heads} (kv {p.kv_heads}), {p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}"
-            f", mask {p.mask}\n{self.totals['tokens']:,} tokens over all steps, {self.totals['distinct_tokens']:,} of them "
-            f"distinct in their step, {self.totals['new_tokens']:,} new\n"
+            f", mask {p.mask}\n{self.totals['tokens']:,} tokens over all steps, {self.totals['distinct_tokens']:,} of "
+            f"them distinct in their step, {self.totals['new_tokens']:,} new\n"
         )
         return [head, Table(OF_WAYS, self.ways), "", *self.lines()]
 
