@@ -163,7 +163,7 @@ template <int W, class B, class F> DEVICE void all_pieces(const B&, F f) {
 // `divides`: all_pieces can be used. `is_whole`: the whole block is in use; the compiler knows where tiles divide their
 // axis.
 template <class B> DEVICE constexpr bool divides() {
-    return B::extent_rows % (B::team::rows < B::extent_rows ? B::team::rows : B::extent_rows) == 0;
+    return B::extent_rows && B::extent_rows % (B::team::rows < B::extent_rows ? B::team::rows : B::extent_rows) == 0;
 }
 template <class B> DEVICE bool is_whole(const B& block) {
     return block.rows == B::extent_rows && block.cols == B::extent_cols;
