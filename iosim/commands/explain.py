@@ -59,6 +59,7 @@ class Asked(NamedTuple):
     no_resources: bool
     check: str | None
     fail_outside: bool
+    timeout: str
 
 
 @named_command("explain")
@@ -98,6 +99,7 @@ class Asked(NamedTuple):
     "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json for Perfetto.",
     metavar="FILE",
 )
+@text_option("--timeout", "Seconds after which the run of a script or file ends.", metavar="SECONDS", default="60")
 @flag_option("--no-resources", "Count only words: do not compile to a binary (faster).")
 @text_option(
     "--check",
@@ -133,7 +135,10 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     kind = trace_format(asked.trace, script, asked.tune)
     log = None if asked.trace is None else Log()
     kept = None if asked.check is None else read_kept(asked.check)
-    question = Question(asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, log)
+    limit = seconds(asked.timeout)
+    question = Question(
+        asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, timeout=limit, log=log
+    )
     own = launch.texts
     with under_way() as tell:
         launches, found = explained(script, own, question, tell)
@@ -147,6 +152,17 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     check(answers, asked, kept)
     if found.refused:
         sys.exit(1)
+
+
+def seconds(text: str) -> float:
+    """The seconds of --timeout."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0
+    if not 0 < found < float("inf"):
+        raise InputError("--timeout", text, "seconds above 0, as 60")
+    return found
 
 
 def refusals(refused: list[Refused]) -> dict[str, object]:
@@ -194,7 +210,10 @@ def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | 
 
 def part_of(answer: Explained) -> Part:
     """An answer with its label."""
-    label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **answer.constants}
+    from ..kernels.explain import plain_value
+
+    constants = {name: plain_value(value) for name, value in answer.constants.items()}
+    label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **constants}
     time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
     return {**label, **time}, answer
 

@@ -18,7 +18,7 @@ from ..hardware import Hardware, load
 from .notes import outside, split_loads
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources
-from .read.kernel import Configuration, Kernel, KernelLaunch
+from .read.kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
 DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
-WARPS, STAGES = 4, 3  # Triton's defaults
 OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets with the thread and block limits of predict
 REGISTER_BYTES = 4 * 65_536  # of a multiprocessor; registers are on-chip memory as well
 Grid = object  # a tuple of numbers, or a function of the arguments
@@ -296,6 +295,8 @@ class Question:
     roles: Mapping[str, str] = field(default_factory=dict)
     resources: bool = True
     tune: bool = False
+    timeout: float | None = None
+    """The seconds that the user's code may take."""
     log: Log | None = None
     """The log that receives the requests of the only launch."""
 

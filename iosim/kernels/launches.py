@@ -15,10 +15,10 @@ from .explain import Explained, Question, explained, plain_value
 from .read.arguments import GRID_EXAMPLE, read_grid
 from .read.compile import capability
 from .read.kernel import Configuration, Kernel, KernelLaunch
+from .read.kernel_file import check_file, kernel_of
 from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader
-from .read.user_code import Caught, caught_launches, check_file, kernel_of, without_pytorch
+from .read.script import Caught, caught_launches, without_pytorch
 from .walk.launch import Value
-from .walk.places import Fault
 
 if TYPE_CHECKING:
     from ..answer import Columns, Type
@@ -57,7 +57,7 @@ def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
     check_file(texts.file)
     if texts.grid is None:
         raise InputError("--grid", "nothing", "the number of programs on each axis", f"as {GRID_EXAMPLE}")
-    kernel = kernel_of(texts.file, texts.kernel)
+    kernel = kernel_of(texts.file, texts.kernel, question.timeout)
     num_warps = None if texts.warps is None else parse_count(texts.warps, "--warps")
     num_stages = None if texts.stages is None else parse_count(texts.stages, "--stages")
     given = given_values(kernel, texts.arg, texts.const)
@@ -66,8 +66,8 @@ def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
         grid = grid_of_text(texts.grid or "", texts, kernel, kernel.completed(given, chosen))
         return explained(KernelLaunch(kernel, grid, given, num_warps, num_stages), chosen, question)
 
-    found, failed = answered(wanted(kernel, given, question.tune), answer)
-    return Answers(found, [], [*kernel.left_out, *failed])
+    found, notes = answered(kernel.choices(given), answer, question)
+    return Answers(found, [], [*kernel.left_out, *notes])
 
 
 def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[str, Value]) -> tuple[int, int, int]:
@@ -80,21 +80,13 @@ def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[
     return grid
 
 
-def wanted(kernel: Kernel, given: Mapping[str, Value], tune: bool) -> list[Configuration]:
-    """The configurations that agree with the given constants. Without `tune` there must be only one."""
-    left = kernel.choices(given)
-    if len(left) > 1 and not tune:
-        found = f"{len(left)} configurations of @triton.autotune"
-        hint = f"give --const for {', '.join(left[0].constants)}"
-        raise Fault(f"{kernel.definition()}: kernel {kernel.name}", found, "one, or --tune", hint)
-    return left
-
-
 def answered(
-    choices: list[Configuration], answer: Callable[[Configuration], Explained]
+    choices: list[Configuration], answer: Callable[[Configuration], Explained], question: Question
 ) -> tuple[list[Explained], list[str]]:
-    """(answers for configurations, best first; messages about those without one). InputError if no configuration has
-    one."""
+    """(answers for configurations, best first; notes). InputError if no configuration has an answer.
+
+    Without `tune` there is one answer: for the first configuration that fits, as far as that is asked.
+    """
     found: list[Explained] = []
     refused: list[InputError] = []
     for chosen in choices:
@@ -102,17 +94,27 @@ def answered(
             found.append(answer(chosen))
         except InputError as error:
             refused.append(error)
+        if found and not question.tune and found[-1].fits is not False:
+            return [found[-1]], [chosen_note(found[-1], chosen, len(choices), question)] if len(choices) > 1 else []
     if not found:
         raise refused[0]
-    return ranked(found), [str(error) for error in refused]
+    return ranked(found) if question.tune else found[:1], [str(error) for error in refused]
+
+
+def chosen_note(answer: Explained, chosen: Configuration, count: int, question: Question) -> str:
+    """The note on one of several configurations."""
+    own = ", ".join([*(f"{k}={plain_value(v)}" for k, v in chosen.constants.items()), f"{answer.num_warps} warps"])
+    which = "first that fits" if question.resources else "first that compiles"
+    return f"{answer.kernel}: {own}, the {which} of {count} configurations of @triton.autotune (--tune ranks them all)"
 
 
 def script_answers(file: str, name: str | None, question: Question) -> Answers:
     """The answers for the launches of a script. Equal launches have one answer."""
-    caught, early = caught_launches(file, capability(question.target))
-    answers = Answers()
-    if early:
-        answers.refused.append(Refused(None, file, f"ended early, {early}{without_pytorch(file)}"))
+    run = caught_launches(file, capability(question.target), question.timeout)
+    caught = run.launches
+    answers = Answers(notes=run.notes)
+    if run.early:
+        answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(file)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
         if name in (None, launch.kernel.name):
@@ -132,12 +134,12 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
     first = same[0]
     try:
         first.check()
-        choices = wanted(first.kernel, first.arguments, question.tune)
-        found, failed = answered(choices, partial(explained, first, question=question))
+        choices = first.kernel.choices(first.arguments)
+        found, notes = answered(choices, partial(explained, first, question=question), question)
     except InputError as error:
         return Answers([], [Refused(first.kernel.name, first.quoted, str(error))])
     found = [replace(a, place=first.line, launches=len(same)) for a in found]
-    return Answers(found, [], [f"{first.quoted}: {error}" for error in failed])
+    return Answers(found, [], [f"{first.line}: {note}" for note in notes])
 
 
 # ---------------------------------------------------------------- configurations, best first

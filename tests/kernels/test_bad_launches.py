@@ -145,7 +145,7 @@ def test_a_tile_over_the_edge_is_a_note(iosim):
 def test_parts_of_tensors_may_reach_over(iosim, tmp_path):
     """A script can give a kernel the start of a tensor by a part of it, so this is only told."""
     from iosim.kernels.explain import explain
-    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.read.kernel_file import kernel_of
     from iosim.kernels.walk.launch import Tensor
 
     values = {name: Tensor("fp32", (10,), None, (1,)) for name in "XYZ"}

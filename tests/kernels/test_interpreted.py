@@ -28,7 +28,7 @@ def found(tmp_path, monkeypatch):
     import iosim
     from iosim.kernels.explain import Question, explained
     from iosim.kernels.read.kernel import Configuration, KernelLaunch
-    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.read.kernel_file import kernel_of
 
     file = tmp_path / "sums.py"
     file.write_text(KERNEL)

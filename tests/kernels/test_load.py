@@ -17,7 +17,7 @@ def {name}(X, BLOCK: tl.constexpr):
 
 
 def functions(path, text):
-    from iosim.kernels.read.user_code import functions_of_file
+    from iosim.kernels.read.kernel_file import functions_of_file
 
     path.write_text(text)
     found, failed = functions_of_file(str(path))

@@ -104,7 +104,7 @@ def test_words_of_a_trace_are_those_of_the_answer(name):
     from triton_launches import LAUNCHES
 
     from iosim.kernels.read.compile import Compilation
-    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.read.kernel_file import kernel_of
     from iosim.kernels.walk.walk import walk
 
     kernel, grid, arguments = LAUNCHES[name]

@@ -105,7 +105,7 @@ def test_the_work_of_attention():
 
     from iosim.kernels.read.arguments import tensor
     from iosim.kernels.read.compile import Compilation
-    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.read.kernel_file import kernel_of
     from iosim.kernels.walk.walk import walk
 
     name, grid, arguments = triton_launches.attention(512, 64, 2, 128, 64, True)

@@ -28,7 +28,7 @@ def value_of(given):
 
 def counted(kernel, grid, arguments, file=FILE, **more):
     """The answer for a launch, without the rest of the compilation."""
-    from iosim.kernels.read.user_code import kernel_of
+    from iosim.kernels.read.kernel_file import kernel_of
 
     values = {name: value_of(given) for name, given in arguments.items()}
     return iosim.explain(kernel_of(str(file), kernel), grid, **{"resources": False, **more}, **values)

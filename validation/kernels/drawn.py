@@ -27,7 +27,7 @@ from listed import listed, ready
 
 from iosim.errors import IosimError
 from iosim.kernels.explain import Explained, Question, explained
-from iosim.kernels.read.user_code import Caught, caught_launches
+from iosim.kernels.read.script import Caught, caught_launches
 
 HERE = Path(__file__).parent
 SEED = 2026
@@ -71,7 +71,7 @@ def launches_of(folder: Path, package: str) -> dict[tuple[str, str], list[tuple[
     """The different launches of each kernel of a package: {(file, name): [(script, launch), ...]}."""
     found: dict[tuple[str, str], dict[object, tuple[str, Caught]]] = {}
     for script in SCRIPTS[package]:
-        for launch in caught_launches(str(HERE / "scripts" / f"{script}.py"))[0]:
+        for launch in caught_launches(str(HERE / "scripts" / f"{script}.py")).launches:
             file = Path(launch.kernel.function.fn.__code__.co_filename)
             if file.is_relative_to(folder):
                 key = str(file.relative_to(folder)), launch.kernel.name

@@ -26,7 +26,7 @@ from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import TorchJob, job_from_json
 from iosim.kernels.explain import explain
 from iosim.kernels.read.arguments import tensor
-from iosim.kernels.read.user_code import kernel_of
+from iosim.kernels.read.kernel_file import kernel_of
 from iosim.kernels.walk.launch import Tensor
 
 BLOCK = 128  # queries and keys of a block of create_block_mask

@@ -134,7 +134,7 @@ def work() -> None:
     sys.path.insert(0, str(HELPERS))
     import triton_interpreter as helper  # type: ignore[import-not-found]
 
-    from iosim.kernels.read.user_code import functions_of_file
+    from iosim.kernels.read.kernel_file import functions_of_file
 
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Asked(*pickle.load(sys.stdin.buffer))
@@ -157,7 +157,8 @@ def launched_by(asked: Asked) -> object:
 
     from iosim.kernels.pretend.driver import absent_gpu
     from iosim.kernels.pretend.packages import stand_ins
-    from iosim.kernels.read.user_code import folder_on_path, run_as_main, tensors
+    from iosim.kernels.read.kernel_file import folder_on_path
+    from iosim.kernels.read.script import run_as_main, tensors
 
     def run(self: object, *values: object, **named: object) -> None:
         function = self

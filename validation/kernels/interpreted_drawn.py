@@ -41,7 +41,7 @@ from iosim.kernels.explain import STAGES, WARPS, Explained
 from iosim.kernels.read.arguments import as_tensor, read_grid
 from iosim.kernels.read.compile import Compilation
 from iosim.kernels.read.kernel import Kernel
-from iosim.kernels.read.user_code import Caught
+from iosim.kernels.read.script import Caught
 from iosim.kernels.walk.walk import walk
 
 HERE = Path(__file__).parent

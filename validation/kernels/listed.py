@@ -11,8 +11,8 @@ from pathlib import Path
 from iosim.kernels.explain import STAGES, WARPS, Explained, Question, explained
 from iosim.kernels.read.arguments import read_grid
 from iosim.kernels.read.kernel import Configuration, Kernel, KernelLaunch
+from iosim.kernels.read.kernel_file import kernel_of
 from iosim.kernels.read.launch_texts import given_values, reader
-from iosim.kernels.read.user_code import kernel_of
 
 HERE = Path(__file__).parent
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+
+from .cuda import Inert
 
 SEEN = {  # properties that files of kernels ask for, with the values of an H100
     "multiprocessor_count": 132,
@@ -55,7 +57,7 @@ class Driver:
     def get_active_torch_device(self) -> object:
         import torch
 
-        return torch.device("meta")
+        return torch.device("cuda", 0)
 
     def get_benchmarker(self) -> object:
         return lambda *values, **named: [0.0, 0.0, 0.0]
@@ -72,6 +74,10 @@ def absent_gpu(capability: int = 90) -> Iterator[None]:
     before = driver._active
     driver.set_active(Driver(capability))
     with ExitStack() as stack:
+        with suppress(ImportError):
+            from triton._C.libtriton import nvidia
+
+            stack.enter_context(mock.patch.object(nvidia.cublas, "CublasLt", Inert, create=True))
         for name, backend in backends.items():
             there = name == "nvidia"
             stack.enter_context(mock.patch.object(backend.driver, "is_active", lambda there=there: there))

@@ -5,11 +5,13 @@ A file of kernels often imports PyTorch for functions that launch them. Those fu
 
 from __future__ import annotations
 
+import ast
 import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Iterator, MutableSequence, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -91,16 +93,19 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def __init__(self, own: str, folder: Path) -> None:
         self.own, self.folder = own, str(folder)
+        self.missing: set[str] = set()
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         package = name.partition(".")[0]
         there = package in sys.modules and not isinstance(sys.modules[package], StandIn)
-        if not self.of_user(importer()):
+        file, line = importer()
+        if not self.of_user(file) or can_do_without(file, line):
             return None
         if there or package in ("triton", "iosim", self.own):
             return None
+        self.missing.add(package)
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
     def of_user(self, file: str) -> bool:
@@ -116,21 +121,43 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def importer() -> str:
-    """The file whose import statement is running."""
+def importer() -> tuple[str, int]:
+    """The file and the line of the import statement that is running."""
     frame = sys._getframe(2)
     while frame.f_back is not None and ("importlib" in frame.f_code.co_filename or OWN in frame.f_code.co_filename):
         frame = frame.f_back
-    return frame.f_code.co_filename
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def can_do_without(file: str, line: int) -> bool:
+    """Whether an import stands in a `try` whose `except` says what to do without the package."""
+    return any(first <= line <= last for first, last in tried(file))
+
+
+@cache
+def tried(file: str) -> tuple[tuple[int, int], ...]:
+    """The lines of a file that stand in a `try` which catches a failed import: (first, last) of each."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError):
+        return ()
+    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(catches_import, node.handlers))]
+    return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in tries)
+
+
+def catches_import(handler: ast.ExceptHandler) -> bool:
+    """Whether an `except` catches a failed import."""
+    names = {node.id for node in ast.walk(handler.type or ast.Name("Exception")) if isinstance(node, ast.Name)}
+    return not names.isdisjoint({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 
 @contextmanager
-def stand_ins(own: str, folder: Path) -> Iterator[None]:
-    """Replace missing packages inside the `with` block, and remove the stand-ins after it."""
+def stand_ins(own: str, folder: Path) -> Iterator[set[str]]:
+    """Replace missing packages inside the `with` block, and remove the stand-ins after it. Gives their names."""
     finder = StandIns(own, folder)
     sys.meta_path.append(finder)
     try:
-        yield
+        yield finder.missing
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if isinstance(module, StandIn)]:

@@ -1,14 +1,18 @@
 """PyTorch's tensors without memory, on a GPU that is not there. Small tensors of integers keep their values.
 
 PyTorch's own fake tensors have the shapes. A fake tensor of integers also keeps its values, which the same operations
-compute on the CPU. So page tables, lengths and routes that a script makes are known.
+compute on the CPU. So page tables, lengths and routes that a script makes are known. Floating-point numbers are not
+computed: where a script asks for their value, it is 0.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
+
+from .cuda import answers
 
 if TYPE_CHECKING:
     from ..walk.numbers import Elements
@@ -18,32 +22,47 @@ VALUES = "_iosim_values"
 
 
 @contextmanager
-def pretended_tensors() -> Iterator[None]:
-    """A context in which new tensors are pretended and PyTorch reports an H100."""
+def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """A context in which new tensors are pretended and PyTorch reports a GPU.
+
+    `tell` is called when a script asks for a value that is not known and is said to be 0.
+    """
     from unittest import mock
 
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-    cuda = {
-        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
-        "get_device_capability": lambda *_: (9, 0), "synchronize": lambda *_: None, "init": lambda: None,
-        "get_device_name": lambda *_: "NVIDIA H100 80GB HBM3", "get_device_properties": lambda *_: properties(),
-        "empty_cache": lambda: None, "set_device": lambda *_: None, "is_initialized": lambda: True,
-        "manual_seed": lambda *_: None, "manual_seed_all": lambda *_: None, "current_stream": mock.MagicMock(),
-        "device": mock.MagicMock(), "Event": mock.MagicMock(), "Stream": mock.MagicMock(), "stream": mock.MagicMock(),
-    }  # fmt: skip
+    from .operators import implementations, run_by
+
     with ExitStack() as stack:
-        for name, answer in cuda.items():
-            stack.enter_context(mock.patch.object(torch.cuda, name, answer))
+        for name, answer in answers(capability).items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, answer, create=True))
         stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0, create=True))
         stack.enter_context(mock.patch.object(torch, "allclose", lambda *_, **__: True))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", lambda *_, **__: None))
+        stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", applied))
         stack.enter_context(mock.patch.object(FakeTensor, "device", property(device_for(FakeTensor.device.fget))))
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        stack.enter_context(kept_values())
+        own = stack.enter_context(implementations())
+        fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(kept_values(fake, tell, lambda function: run_by(own, function, on_the_cpu)))
         stack.enter_context(on_the_cpu())
         yield
+
+
+def applied(module, function, recurse=True):  # type: ignore[no-untyped-def]
+    """`torch.nn.Module._apply`, as in `.to` and `.half`, for tensors that cannot be exchanged in place."""
+    import torch
+
+    for child in module.children() if recurse else ():
+        child._apply(function)
+    with torch.no_grad():
+        for name, old in module._parameters.items():
+            if old is not None and (new := function(old)) is not old:
+                module._parameters[name] = torch.nn.Parameter(new, old.requires_grad)
+        for name, old in module._buffers.items():
+            if old is not None:
+                module._buffers[name] = function(old)
+    return module
 
 
 def on_the_cpu():  # type: ignore[no-untyped-def]
@@ -72,6 +91,10 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
                 return said[function]
             if function is torch.Tensor.cuda:
                 return values[0]
+            if function is torch.Tensor.numpy:
+                return array_of(values[0])
+            if function is torch.Tensor.__format__ and values[0].dim() == 0:
+                return format(values[0].item(), values[1])
             if function is torch.device:
                 return function(*values, **(named or {}))
             named = {name: value for name, value in (named or {}).items() if name != "pin_memory"}
@@ -86,7 +109,6 @@ def device_for(own: Callable[[object], object]) -> Callable[[object], object]:
     PyTorch reads `x.device` as well, so the running instruction decides who is asking.
     """
     import dis
-    import sys
 
     import torch
 
@@ -99,60 +121,70 @@ def device_for(own: Callable[[object], object]) -> Callable[[object], object]:
     return device
 
 
-def properties() -> object:
-    """The properties of an H100 that launches ask PyTorch for."""
-    from types import SimpleNamespace
+def kept_values(fake, tell, own):  # type: ignore[no-untyped-def]
+    """A mode of PyTorch that keeps the values of integers beside pretended tensors.
 
-    return SimpleNamespace(
-        multi_processor_count=132,
-        total_memory=80 << 30,
-        major=9,
-        minor=0,
-        name="NVIDIA H100 80GB HBM3",
-        shared_memory_per_block_optin=232_448,
-        shared_memory_per_multiprocessor=233_472,
-        warp_size=32,
-        L2_cache_size=50 << 20,
-        max_threads_per_multi_processor=2048,
-        regs_per_multiprocessor=65_536,
-    )
-
-
-def kept_values():  # type: ignore[no-untyped-def]
-    """A mode of PyTorch that keeps the values of integers beside pretended tensors."""
+    `own(function)` is the script's own implementation of an operator, or None.
+    """
     import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
     from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
     from torch.utils._pytree import tree_flatten, tree_map
+
+    depends_on_values = DataDependentOutputException, DynamicOutputShapeException
 
     def whole(tensor: torch.Tensor) -> bool:
         kind = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
         return kind and tensor.numel() <= MOST_KEPT
 
+    def known(tensor: object) -> bool:
+        return hasattr(tensor, VALUES) or not isinstance(tensor, FakeTensor)
+
     def real(value: object) -> object:
-        if isinstance(value, torch.Tensor):
-            return getattr(value, VALUES) if hasattr(value, VALUES) else value
+        if isinstance(value, torch.Tensor) and isinstance(value, FakeTensor):
+            if known(value):
+                return getattr(value, VALUES)
+            zero = torch.zeros((1,) * value.dim() if value.numel() > MOST_KEPT else value.shape, dtype=value.dtype)
+            return zero.expand(value.shape)
         return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    def computed(function, values, named):  # type: ignore[no-untyped-def]
+        """The result with values, where unknown ones are 0."""
+        with _disable_current_modes():
+            return function(*tree_map(real, values), **tree_map(real, named))
+
+    def pretended(found: object) -> object:
+        """A result with values as pretended tensors."""
+        if not isinstance(found, torch.Tensor):
+            return found
+        made = fake.from_tensor(found)
+        if whole(found):
+            setattr(made, VALUES, found)
+        return made
 
     class Kept(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, values=(), named=None):  # type: ignore[no-untyped-def]
             named = dict(named or {})
             if named.get("device") is not None:  # a function of PyTorch may ask for a GPU where no other mode looks
                 named["device"] = torch.device("cpu")
+            if (run := own(function)) is not None:
+                with self:
+                    return run(*values, **named)
             given = [v for v in tree_flatten((values, named))[0] if isinstance(v, torch.Tensor)]
-            if function is torch.ops.aten._local_scalar_dense.default and hasattr(given[0], VALUES):
-                with _disable_current_modes():
-                    return getattr(given[0], VALUES).item()
-            made = function(*values, **named)
+            try:
+                made = function(*values, **named)
+            except depends_on_values:
+                if not all(map(known, given)):
+                    tell()
+                return tree_map(pretended, computed(function, values, named))
             results = [v for v in tree_flatten(made)[0] if isinstance(v, torch.Tensor)]
-            known = all(hasattr(v, VALUES) or not isinstance(v, FAKE) for v in given)
-            if results and known and all(whole(v) for v in (*results, *given)):
-                with _disable_current_modes():
-                    try:
-                        found = function(*tree_map(real, values), **tree_map(real, named))
-                    except Exception:
-                        return made
+            if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
+                try:
+                    found = computed(function, values, named)
+                except Exception:
+                    return made
                 for result, value in zip(results, tree_flatten(found)[0], strict=False):
-                    if isinstance(value, torch.Tensor) and not isinstance(value, FAKE):
+                    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
                         setattr(result, VALUES, value)
             elif function._schema.is_mutable:
                 for v in given[:1]:
@@ -160,10 +192,21 @@ def kept_values():  # type: ignore[no-untyped-def]
                         delattr(v, VALUES)  # its value is no longer known
             return made
 
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    FAKE = FakeTensor
     return Kept()
+
+
+def array_of(tensor):  # type: ignore[no-untyped-def]
+    """A pretended tensor as an array of NumPy; zeros where its values are not known."""
+    import numpy as np
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    kept = getattr(tensor, VALUES, None) if isinstance(tensor, FakeTensor) else tensor
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        if kept is not None:
+            return kept.numpy().copy()
+        return np.broadcast_to(torch.zeros(1, dtype=tensor.dtype).numpy(), tuple(tensor.shape))
 
 
 def values_of(tensor: object, reach: int) -> Elements | None:

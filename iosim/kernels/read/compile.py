@@ -10,16 +10,17 @@ import ast
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TypeGuard
 
 from ...errors import InputError, IosimError, MissingError
-from ..walk.code import Code
-from ..walk.launch import DTYPES, Launch, Tensor, Value
+from ..walk.code import Code, Type
+from ..walk.launch import DTYPES, Descriptor, Launch, Tensor, Value, is_descriptor
 from ..walk.places import Fault, place
 from .arguments import as_tensor
 from .kernel import Kernel, file_of, first_line, function_of, names_on, of_triton
@@ -77,10 +78,20 @@ class Compilation:
     ) -> None:
         kernel.check(given)
         self.kernel = kernel
-        self.tensors = {name: t for name, v in given.items() if (t := as_tensor(v, f"argument {name}")) is not None}
-        values = {name: Argument(self.tensors[name]) if name in self.tensors else v for name, v in given.items()}
+        self.descriptors = {name: v for name, v in given.items() if is_descriptor(v)}
+        bases = {name: v.base if is_descriptor(v) else v for name, v in given.items()}
+        self.tensors = {name: t for name, v in bases.items() if (t := as_tensor(v, f"argument {name}")) is not None}
+        values = {name: self.as_launched(name, value) for name, value in given.items()}
         self.given = given
         self._bind(values, target, {"num_warps": num_warps, "num_stages": num_stages, **options})
+
+    def as_launched(self, name: str, value: Value) -> Value:
+        """An argument as Triton's launcher sees it."""
+        if is_descriptor(value):
+            value = copy(value)
+            value.base = Argument(self.tensors[name])
+            return value
+        return Argument(self.tensors[name]) if name in self.tensors else value
 
     def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, Value]) -> None:
         """Specialise the kernel as the launcher does."""
@@ -108,7 +119,8 @@ class Compilation:
     @property
     def scalars(self) -> dict[str, int]:
         """The integer arguments among `parameters`."""
-        return {name: int(v) for name, v in self.bound.items() if name in self.parameters and is_integer(v)}
+        own = {name: int(v) for name, v in self.bound.items() if name in self.parameters and is_integer(v)}
+        return own | {key: n for name, d in self.descriptors.items() for key, n in numbers_of(name, d)}
 
     def launch(self, grid: tuple[int, int, int]) -> Launch:
         """The launch of the compiled code on a grid."""
@@ -134,7 +146,7 @@ class Compilation:
             passes.common.add_cse(manager)
             manager.run(module, "descriptors")
         try:
-            return read_module(module, self.kernel.name, self.parameters)
+            return read_module(module, self.kernel.name, partial(expanded, self.parameters, self.descriptors))
         except InputError as error:
             where = f"{self.kernel.definition()}: {error.where}"
             raise Fault(where, str(error.found), error.allowed, error.hint) from None
@@ -151,6 +163,30 @@ class Compilation:
         products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
         warps = compiled.metadata.num_warps
         return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx))
+
+
+def expanded(names: Sequence[str], descriptors: Mapping[str, Descriptor], types: Sequence[Type]) -> Iterator[str]:
+    """The names of the arguments in the compiled code. A descriptor is an address, its sizes and strides in 64 bits,
+    truth values, and its sizes and strides as the host gives them."""
+    left = list(types)
+    for name in names:
+        yield name
+        left.pop(0)
+        if name in descriptors:
+            own = [key for key, _ in numbers_of(name, descriptors[name])]
+            yield from own
+            del left[: len(own)]
+            while left and left[0].element == "i1":
+                yield f"{name}.flag"
+                left.pop(0)
+            yield from own
+            del left[: len(own)]
+
+
+def numbers_of(name: str, descriptor: Descriptor) -> Iterator[tuple[str, int]]:
+    """The sizes and strides of a descriptor, by name."""
+    yield from ((f"{name}.shape.{k}", int(n)) for k, n in enumerate(descriptor.shape))
+    yield from ((f"{name}.stride.{k}", int(n)) for k, n in enumerate(descriptor.strides))
 
 
 def is_integer(value: Value) -> TypeGuard[int]:

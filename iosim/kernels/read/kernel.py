@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import InputError, MissingError, suggestion
-from ..walk.launch import Tensor, Value
+from ..pretend.packages import Anything
+from ..walk.launch import Tensor, Value, is_descriptor
 from ..walk.places import Fault, place
 
 if TYPE_CHECKING:
     from triton.runtime.jit import JITFunction
 
+WARPS, STAGES = 4, 3  # Triton's defaults
 ADVICE = "pip install 'iosim[triton]' (about 1 GB; no GPU and no PyTorch are needed)"
 
 
@@ -32,6 +36,13 @@ class Configuration:
     constants: Mapping[str, Value] = field(default_factory=dict)
     num_warps: int | None = None
     num_stages: int | None = None
+    pre_hook: Callable[[dict[str, Value]], Value] | None = None
+    """A function that changes the arguments of a launch, as the blocks of tensor descriptors."""
+
+    @classmethod
+    def of(cls, config) -> Configuration:  # type: ignore[no-untyped-def]
+        """The configuration of a `triton.Config`."""
+        return cls(config.kwargs, config.num_warps, config.num_stages, config.pre_hook)
 
 
 class Kernel:
@@ -49,7 +60,7 @@ class Kernel:
             if isinstance(found, Heuristics):
                 self.heuristics = {**found.values, **self.heuristics}
             elif isinstance(found, Autotuner):
-                self.configurations = [Configuration(c.kwargs, c.num_warps, c.num_stages) for c in found.configs]
+                self.configurations = [Configuration.of(config) for config in found.configs]
             found = found.fn
         if not isinstance(found, JITFunction):
             raise InputError("kernel", str(found), "a function with @triton.jit", "is TRITON_INTERPRET set?")
@@ -110,6 +121,11 @@ class Kernel:
     def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
         """The arguments, with those that a configuration and heuristics add. Given values take precedence."""
         values = {**chosen.constants, **given}
+        if chosen.pre_hook is not None:
+            values = {name: copy(value) if is_descriptor(value) else value for name, value in values.items()}
+            tensors = {name: Anything(name) for name, value in values.items() if isinstance(value, Tensor)}
+            with suppress(Exception):  # a hook may also fill tensors, which are not there
+                chosen.pre_hook({**values, **tensors})
         for name, rule in self.heuristics.items():
             if name not in values:
                 try:

@@ -9,6 +9,7 @@ is read from text too, which Triton prints as `loc("name"("file.py":12:3))`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ...errors import InputError
@@ -122,8 +123,10 @@ def integer(found: OperationOfTriton, text: str) -> int | None:
     return None if value is None else int(value)
 
 
-def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type: ignore[no-untyped-def]
-    """The code of a module of Triton, with one function."""
+def read_module(  # type: ignore[no-untyped-def]
+    module, name: str, names: Callable[[Sequence[Type]], Iterable[str]]
+) -> Code:
+    """The code of a module of Triton, with one function. `names` gives the names of its arguments by their types."""
     reader = Reader(module.str_nodebug())
     module.walk(reader.visit)
     if left := reader.attributes.left():
@@ -134,7 +137,7 @@ def read_module(module, name: str, arguments: tuple[str, ...]) -> Code:  # type:
     blocks = reader.functions[0].regions[0]
     entry = module.get_function(module.get_entry_func_name())
     types = tuple(Type.of(str(entry.args(k).get_type())) for k in range(entry.get_num_args()))
-    return Code(name, arguments, types, blocks)
+    return Code(name, tuple(names(types)), types, blocks)
 
 
 # ---------------------------------------------------------------- attributes in the module's text

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
     from .numbers import Elements
@@ -56,6 +56,20 @@ class Tensor:
         """The stride of an axis in words; without an axis, the strides of all."""
         strides = self.strides or tuple(prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
         return strides if axis is None else strides[axis]
+
+
+def is_descriptor(value: Value) -> TypeGuard[Descriptor]:
+    """Whether an argument is a tensor descriptor that the host made (`TensorDescriptor` of Triton)."""
+    return type(value).__name__ == "TensorDescriptor"
+
+
+class Descriptor(Protocol):
+    """A tensor descriptor of the host: a tensor, its sizes and strides, and the block that a request moves."""
+
+    base: Value
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block_shape: Sequence[int]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     Rule = Callable[[Operation, Sequence[Known]], Known]
 
+PLACE_BITS = 44
+
 
 def as_number(value: Known, operation: Operation) -> Number:
     """A value as an integer; a truth value is 0 or 1."""
@@ -145,6 +147,16 @@ def moved(operation: Operation, values: Sequence[Known]) -> Known:
     return Pointer(pointer.argument, pointer.offset + step)
 
 
+def as_address(operation: Operation, values: Sequence[Known]) -> Known:
+    """The result of `tt.ptr_to_int`. Each argument has a place of its own in memory, at a multiple of 2^44 bytes: it is
+    not null, and aligned as PyTorch aligns tensors."""
+    pointer = values[0]
+    if not isinstance(pointer, Pointer):
+        raise Refusal(operation, "an address that is no argument of the kernel")
+    start = Number.constant((pointer.argument + 1) << PLACE_BITS, pointer.offset.lanes.ndim - 1)
+    return typed(pointer.offset + start, operation.types[0])
+
+
 def splat(operation: Operation, values: Sequence[Known]) -> Known:
     """A scalar as a tensor of equal elements, stored with axes of length 1."""
     ones = (1,) * len(operation.types[0].shape)
@@ -253,6 +265,7 @@ RULES: dict[str, Rule] = {
     "arith.index_cast": same,
     "math.absi": lambda o, v: typed(Number.of(np.abs(as_number(v[0], o).array)), o.types[0]),
     "tt.addptr": moved,
+    "tt.ptr_to_int": as_address,
     "tt.splat": splat,
     "tt.unsplat": lambda o, v: reshaped(v[0], lambda part: part.reshape(len(part))),
     "tt.expand_dims": expanded,

@@ -1,19 +1,14 @@
-"""Runs a user's file without a GPU: finds the kernels of a file, or catches the launches of a script.
+"""The kernels of a user's file, without a GPU: read from its text, or found by running it.
 
-Statements of a file that fail, such as launches, are skipped. A script runs to its end, and each launch is recorded
-with its arguments in place of being run. If PyTorch is installed, a script's tensors take no memory; without it a
-script can use `iosim.tensor`.
+Statements of a file that is run and that fail, such as launches, are skipped.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
-from dataclasses import dataclass
-from importlib.util import find_spec
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -21,19 +16,27 @@ from ...errors import InputError, IosimError, suggestion
 from ..pretend.driver import absent_gpu
 from ..pretend.packages import StandIn, stand_ins
 from ..pretend.tensors import pretended_tensors
-from ..walk.launch import Tensor, Value
-from ..walk.places import Fault, place
-from .arguments import as_tensor
+from ..walk.places import Fault
 from .faults import fault
-from .kernel import Kernel, KernelLaunch, called, require_triton
+from .kernel import Kernel, called, require_triton
+from .limit import Overtime, limited
 from .source import Sources, top_of
 
-# ---------------------------------------------------------------- the kernels of a file
 
-
-def kernel_of(file: str, name: str | None) -> Kernel:
-    """The kernel of a file by its name; without a name, the only kernel."""
+def kernel_of(file: str, name: str | None, seconds: float | None = None) -> Kernel:
+    """The kernel of a file by its name; without a name, the only kernel. What is run of the file may take so many
+    seconds."""
     require_triton()
+    try:
+        with limited(seconds):
+            return kernel_in(file, name)
+    except Overtime as error:
+        where, _, _ = fault(error, Path(file).resolve()).rpartition(": ")
+        raise Fault(file, f"no end after {seconds:g} s, {where}", "a file that ends", "or a larger --timeout") from None
+
+
+def kernel_in(file: str, name: str | None) -> Kernel:
+    """The kernel of a file by its name; without a name, the only kernel."""
     read = KernelFile(file)
     names = read.names
     if name is None and len(names) == 1:
@@ -200,155 +203,3 @@ def run_statements(path: Path, module: ModuleType) -> list[str]:
         except (Exception, SystemExit) as error:
             failed.append(fault(error, path))
     return failed
-
-
-# ---------------------------------------------------------------- the launches of a script
-
-
-@dataclass(frozen=True)
-class Caught(KernelLaunch):
-    """A launch of a script."""
-
-    path: Path
-    number: int
-    unknown: tuple[str, ...] = ()
-    """Arguments that are neither parameters of the kernel nor options of a launch."""
-
-    @property
-    def line(self) -> str:
-        """The line of the script with the launch."""
-        return f"{self.path.name}, line {self.number}"
-
-    @property
-    def quoted(self) -> str:
-        """The line of the script with the launch, and its text."""
-        return place(str(self.path), self.number).replace(str(self.path), self.path.name, 1)
-
-    def check(self) -> None:
-        """Raise InputError for arguments that the kernel does not have."""
-        for name in self.unknown:
-            raise self.kernel.unknown(name, name.removeprefix("argument "))
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The key of a launch. Launches with the same key have the same answer."""
-        grid = "" if callable(self.grid) else str(self.grid)
-        arguments = tuple((name, described(value)) for name, value in self.arguments.items())
-        return id(self.kernel.found), grid, arguments, self.num_warps, self.num_stages
-
-
-def described(value: Value) -> object:
-    """The properties of an argument that decide the answer."""
-    if isinstance(value, Tensor):
-        data = None if value.data is None else value.data.tobytes()
-        return value.dtype, value.shape, value.reach, value.offset, data
-    return repr(value)
-
-
-def caught_launches(file: str, capability: int = 90) -> tuple[list[Caught], str | None]:
-    """(the launches of a script in order, the error that ended it early or None)."""
-    require_triton()
-    if "\0" in file or not Path(file).is_file():
-        raise InputError("--script", file, "a Python file that launches kernels")
-    path = Path(file).resolve()
-    found: list[Caught] = []
-    early = None
-    with ExitStack() as stack:
-        for each in (
-            folder_on_path(path.parent),
-            stand_ins(path.stem, path.parent),
-            absent_gpu(capability),
-            launches_caught(found, path),
-            tensors(),
-            redirect_stdout(sys.stderr),
-        ):
-            stack.enter_context(each)
-        try:
-            run_as_main(path)
-        except IosimError:
-            raise
-        except SystemExit:
-            pass
-        except Exception as error:
-            early = fault(error, path)
-    return found, early
-
-
-def run_as_main(path: Path) -> None:
-    """Run a file as Python does with a file on its command line."""
-    import runpy
-
-    before = sys.argv
-    sys.argv = [str(path)]
-    try:
-        runpy.run_path(str(path), run_name="__main__")
-    finally:
-        sys.argv = before
-
-
-def tensors() -> AbstractContextManager[None]:
-    """A context in which PyTorch's tensors take no memory, if PyTorch is installed."""
-    return nullcontext() if find_spec("torch") is None else pretended_tensors()
-
-
-def without_pytorch(file: str) -> str:
-    """The end of a message about a script that names PyTorch, if it is not installed; else nothing."""
-    if find_spec("torch") is not None or not re.search(r"\btorch\b", Path(file).read_text(errors="replace")):
-        return ""
-    return (
-        "; PyTorch is not installed, so its tensors have no shapes here: pip install torch (its CPU build is enough), "
-        "or give the script tensors of iosim.tensor"
-    )
-
-
-def note(path: Path, found: object, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:
-    """The caught launch of a kernel with its arguments."""
-    kernel, number = Kernel(found), line_of(path)
-    given = {**dict(zip(kernel.parameters, values, strict=False)), **named}
-    arguments = {}
-    for name in kernel.parameters:
-        if name in given:
-            value = given[name]
-            tensor = as_tensor(value, f"{path.name}, line {number}: argument {name}")
-            arguments[name] = value if tensor is None else tensor
-    warps, stages = (n if isinstance(n := given.get(name), int) else None for name in ("num_warps", "num_stages"))
-    more = tuple(f"argument {k + 1}" for k in range(len(kernel.parameters), len(values)))
-    unknown = tuple(f"argument {name}" for name in named if name not in {*kernel.parameters, *options_of_launches()})
-    return Caught(kernel, given.get("grid"), arguments, warps, stages, path, number, more + unknown)
-
-
-def options_of_launches() -> set[str]:
-    """The keywords of a launch that are not arguments of its kernel."""
-    from triton.backends.nvidia.compiler import CUDAOptions
-
-    return {"grid", "warmup", "device", "stream", "device_type", "bin_ids", *CUDAOptions.__dataclass_fields__}
-
-
-def line_of(path: Path) -> int:
-    """The line of the script that is being run."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename != str(path):
-        frame = frame.f_back
-    return frame.f_lineno
-
-
-@contextmanager
-def launches_caught(found: list[Caught], path: Path) -> Iterator[None]:
-    """Append each launch of a Triton kernel in a script to `found`, in place of running it."""
-    from triton import testing
-    from triton.runtime.autotuner import Autotuner
-    from triton.runtime.jit import JITFunction
-
-    def run(self: object, *values: Value, **named: Value) -> None:
-        found.append(note(path, self, values, named))
-
-    def once(function: Callable[[], Value], *values: Value, **named: Value) -> float:
-        function()
-        return 1.0
-
-    before = JITFunction.run, Autotuner.run, testing.do_bench
-    JITFunction.run, Autotuner.run, testing.do_bench = run, run, once
-    try:
-        yield
-    finally:
-        JITFunction.run, Autotuner.run, testing.do_bench = before

@@ -1,0 +1,85 @@
+"""What PyTorch says of its GPU while there is none: `torch.cuda` of a machine with one GPU that runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+
+NAME = "NVIDIA H100 80GB HBM3"
+MEMORY_BYTES = 80 << 30
+MULTIPROCESSORS = 132
+INERT = ("device", "device_of", "Event", "Stream", "stream", "CUDAGraph", "graph")
+SECONDS = 1.0  # what a measured time is said to be, in whatever unit is asked for
+
+
+class Inert:
+    """A stream, an event, a graph or a context of a GPU. Whatever is asked of it, nothing happens."""
+
+    cuda_stream = 0
+    stream_id = 0
+
+    def __init__(self, *values: object, **named: object) -> None:
+        pass
+
+    def __enter__(self) -> Inert:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def query(self) -> bool:
+        return True
+
+    def elapsed_time(self, end: object) -> float:
+        return SECONDS
+
+    def __getattr__(self, name: str) -> Callable[..., object]:  # type: ignore[explicit-any]  # of any arguments
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return saying(None)
+
+
+def properties(capability: int) -> object:
+    """The properties of the GPU that launches ask PyTorch for."""
+    return SimpleNamespace(
+        multi_processor_count=MULTIPROCESSORS,
+        total_memory=MEMORY_BYTES,
+        major=capability // 10,
+        minor=capability % 10,
+        name=NAME,
+        gcnArchName="",
+        shared_memory_per_block=49_152,
+        shared_memory_per_block_optin=232_448,
+        shared_memory_per_multiprocessor=233_472,
+        warp_size=32,
+        L2_cache_size=50 << 20,
+        max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024,
+        regs_per_multiprocessor=65_536,
+    )
+
+
+def answers(capability: int) -> Mapping[str, object]:
+    """{name in torch.cuda: what stands in its place}. Each is an object of its own, as PyTorch's compiler asks for."""
+    numbers = {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0,
+               "memory_reserved": 0, "max_memory_reserved": 0, "initial_seed": 0}  # fmt: skip
+    truths = {"is_available": True, "is_initialized": True, "is_bf16_supported": True,
+              "is_current_stream_capturing": False}  # fmt: skip
+    said: dict[str, object] = {
+        **numbers, **truths, "get_device_name": NAME, "mem_get_info": (MEMORY_BYTES, MEMORY_BYTES),
+        "get_device_capability": (capability // 10, capability % 10), "get_device_properties": properties(capability),
+        "current_stream": Inert(), "default_stream": Inert(), "get_arch_list": [f"sm_{capability}"],
+    }  # fmt: skip
+    none = ("synchronize", "init", "empty_cache", "set_device", "manual_seed", "manual_seed_all", "set_stream",
+            "reset_peak_memory_stats", "reset_max_memory_allocated", "ipc_collect")  # fmt: skip
+    return {
+        **{name: saying(value) for name, value in said.items()},
+        **{name: saying(None) for name in none},
+        **{name: type(name, (Inert,), {}) for name in INERT},
+        "make_graphed_callables": lambda callables, *_, **__: callables,
+    }
+
+
+def saying(value: object) -> Callable[..., object]:  # type: ignore[explicit-any]  # of any arguments
+    """A function that always answers so."""
+    return lambda *_, **__: value

@@ -1,0 +1,35 @@
+"""A limit of time for code of a user."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+AGAIN_SECONDS = 0.5  # a second signal follows, should the first one be caught
+
+
+class Overtime(BaseException):
+    """The end of code that takes too long. It is no Exception, which the code might catch."""
+
+
+@contextmanager
+def limited(seconds: float | None) -> Iterator[None]:
+    """A context that ends with Overtime after so many seconds. Without a main thread or without signals there is no
+    limit."""
+    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def over(number: int, frame: FrameType | None) -> None:
+        raise Overtime
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

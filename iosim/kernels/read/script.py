@@ -1,0 +1,308 @@
+"""Runs a user's script without a GPU, and catches its launches of Triton kernels.
+
+The script runs to its end, and each launch is recorded with its arguments in place of being run. If PyTorch is
+installed, tensors take no memory; without it a script can use `iosim.tensor`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
+
+from ...errors import InputError, IosimError
+from ..pretend.driver import absent_gpu
+from ..pretend.measured import measures_pretended
+from ..pretend.packages import stand_ins
+from ..pretend.tensors import pretended_tensors
+from ..walk.launch import Tensor, Value, is_descriptor
+from ..walk.places import place
+from .arguments import as_tensor
+from .compile import Compilation
+from .faults import fault
+from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, require_triton
+from .kernel_file import folder_on_path
+from .limit import Overtime, limited
+
+
+@dataclass(frozen=True)
+class Caught(KernelLaunch):
+    """A launch of a script."""
+
+    path: Path
+    number: int
+    unknown: tuple[str, ...] = ()
+    """Arguments that are neither parameters of the kernel nor options of a launch."""
+
+    @property
+    def line(self) -> str:
+        """The line of the script with the launch."""
+        return f"{self.path.name}, line {self.number}"
+
+    @property
+    def quoted(self) -> str:
+        """The line of the script with the launch, and its text."""
+        return place(str(self.path), self.number).replace(str(self.path), self.path.name, 1)
+
+    def check(self) -> None:
+        """Raise InputError for arguments that the kernel does not have."""
+        for name in self.unknown:
+            raise self.kernel.unknown(name, name.removeprefix("argument "))
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The key of a launch. Launches with the same key have the same answer."""
+        arguments = tuple((name, described(value)) for name, value in self.arguments.items())
+        return id(self.kernel.found), described(self.grid), arguments, self.num_warps, self.num_stages
+
+
+def described(value: Value) -> object:
+    """The properties of an argument that decide the answer."""
+    if isinstance(value, Tensor):
+        data = None if value.data is None else value.data.tobytes()
+        return value.dtype, value.shape, value.reach, value.offset, data
+    if is_descriptor(value):
+        return described(value.base), tuple(value.shape), tuple(value.strides), tuple(value.block_shape)
+    if isinstance(value, Grids):
+        return tuple(value.found.items()) or id(value)
+    return repr(value)
+
+
+class Grids:
+    """The grids that a function gives for each configuration of a kernel, as they are at the launch: the function may
+    read variables of the script that change later."""
+
+    def __init__(self, function: Callable[[Mapping[str, Value]], Value], kernel: Kernel, given: Mapping[str, Value]):
+        self.function, self.names = function, [*{name for c in kernel.configurations for name in c.constants}]
+        self.found: dict[tuple[Value, ...], Value] = {}
+        defaults = {p.name: p.default for p in kernel.function.params if p.has_default}
+        for chosen in kernel.choices(given):
+            with suppress(Exception):  # it is called again, and then the error is told
+                values = {**defaults, **kernel.completed(given, chosen)}
+                self.found[self.key(values)] = function(values)
+
+    def key(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        return tuple(values.get(name) for name in self.names)
+
+    def __call__(self, values: Mapping[str, Value]) -> Value:
+        key = self.key(values)
+        return self.found[key] if key in self.found else self.function(values)
+
+    @property
+    def __code__(self) -> object:
+        """The code of the function, whose line is told if it fails."""
+        return getattr(self.function, "__code__", None)
+
+
+@dataclass
+class ScriptRun:
+    """What a script did: its launches in order, the error that ended it early or None, and notes."""
+
+    path: Path
+    launches: list[Caught] = field(default_factory=list)
+    early: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def tell(self, text: str) -> None:
+        """Note something once."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def tell_value(self) -> None:
+        """Note that a value is not known."""
+        where = place(str(self.path), line_of(self.path)).replace(str(self.path), self.path.name, 1)
+        text = "floating-point numbers are not computed: where the script asks for one it is 0, first at "
+        if not any(note.startswith(text) for note in self.notes):
+            self.tell(text + where)
+
+
+def caught_launches(file: str, capability: int = 90, seconds: float | None = None) -> ScriptRun:
+    """The launches of a script, which is ended after so many seconds."""
+    require_triton()
+    if "\0" in file or not Path(file).is_file():
+        raise InputError("--script", file, "a Python file that launches kernels")
+    found = ScriptRun(Path(file).resolve())
+    pretended = tensors(found, capability)  # before missing packages have stand-ins
+    with ExitStack() as stack:
+        missing = stack.enter_context(stand_ins(found.path.stem, found.path.parent))
+        for each in (
+            folder_on_path(found.path.parent),
+            absent_gpu(capability),
+            launches_caught(found, capability),
+            measures_pretended(found.tell),
+            pretended,
+            redirect_stdout(sys.stderr),
+        ):
+            stack.enter_context(each)
+        try:
+            with limited(seconds):
+                run_as_main(found.path)
+        except IosimError:
+            raise
+        except Overtime as error:
+            found.early = f"after {seconds:g} s (--timeout), at {fault(error, found.path).rpartition(':')[0]}"
+        except SystemExit as error:
+            if error.code not in (0, None) or not found.launches:
+                found.early = f"{fault(error, found.path)}"
+        except Exception as error:
+            found.early = fault(error, found.path)
+    if missing:
+        found.tell(f"not installed, so stand-ins took their place: {', '.join(sorted(missing))}")
+    return found
+
+
+def run_as_main(path: Path) -> None:
+    """Run a file as Python does with a file on its command line."""
+    import runpy
+
+    before = sys.argv
+    sys.argv = [str(path)]
+    try:
+        runpy.run_path(str(path), run_name="__main__")
+    finally:
+        sys.argv = before
+
+
+def tensors(run: ScriptRun | None = None, capability: int = 90) -> AbstractContextManager[None]:
+    """A context in which PyTorch's tensors take no memory, if PyTorch is installed."""
+    if find_spec("torch") is None:
+        return nullcontext()
+    return pretended_tensors(capability) if run is None else pretended_tensors(capability, run.tell_value)
+
+
+def without_pytorch(file: str) -> str:
+    """The end of a message about a script that names PyTorch, if it is not installed; else nothing."""
+    if find_spec("torch") is not None or not re.search(r"\btorch\b", Path(file).read_text(errors="replace")):
+        return ""
+    return (
+        "; PyTorch is not installed, so its tensors have no shapes here: pip install torch (its CPU build is enough), "
+        "or give the script tensors of iosim.tensor"
+    )
+
+
+# ---------------------------------------------------------------- one launch
+
+
+def note(path: Path, kernel: Kernel, values: tuple[Value, ...], named: Mapping[str, Value]) -> Caught:
+    """The caught launch of a kernel with its arguments."""
+    number = line_of(path)
+    given = {**dict(zip(kernel.parameters, values, strict=False)), **named}
+    where = f"{path.name}, line {number}: argument"
+    arguments = {name: kept(given[name], f"{where} {name}") for name in kernel.parameters if name in given}
+    warps, stages = (n if isinstance(n := given.get(name), int) else None for name in ("num_warps", "num_stages"))
+    more = tuple(f"argument {k + 1}" for k in range(len(kernel.parameters), len(values)))
+    unknown = tuple(f"argument {name}" for name in named if name not in {*kernel.parameters, *options_of_launches()})
+    grid = given.get("grid")
+    if callable(grid):
+        grid = Grids(grid, kernel, arguments)
+    return Caught(kernel, grid, arguments, warps, stages, path, number, more + unknown)
+
+
+def kept(value: Value, where: str) -> Value:
+    """An argument as it is at the launch: a tensor with its present values."""
+    if is_descriptor(value):
+        value = copy(value)
+        value.base = as_tensor(value.base, where)
+        return value
+    tensor = as_tensor(value, where)
+    return value if tensor is None else tensor
+
+
+def options_of_launches() -> set[str]:
+    """The keywords of a launch that are not arguments of its kernel."""
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    return {"grid", "warmup", "device", "stream", "device_type", "bin_ids", *CUDAOptions.__dataclass_fields__}
+
+
+def line_of(path: Path) -> int:
+    """The line of the script that is being run."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename != str(path):
+        frame = frame.f_back
+    return frame.f_lineno
+
+
+class Compiled:
+    """What a launch or a warm-up gives a script: a compiled kernel. It is compiled when something of it is read."""
+
+    def __init__(self, run: ScriptRun, launch: Caught, capability: int) -> None:
+        self._run, self._launch, self._capability = run, launch, capability
+
+    @cached_property
+    def _made(self) -> Compilation:
+        kernel, launch = self._launch.kernel, self._launch
+        chosen = kernel.choices(launch.arguments)[0]
+        values = kernel.completed(launch.arguments, chosen)
+        warps, stages = launch.num_warps or chosen.num_warps or WARPS, launch.num_stages or chosen.num_stages or STAGES
+        return Compilation(kernel, values, f"sm_{self._capability}", warps, stages)
+
+    @property
+    def n_regs(self) -> int:
+        """Registers of a thread."""
+        return self._made.resources.registers
+
+    @property
+    def n_spills(self) -> int:
+        """Spilled words of a thread."""
+        return self._made.resources.stack_bytes // 4
+
+    @property
+    def metadata(self) -> object:
+        """The shared memory and the warps of a program."""
+        r = self._made.resources
+        return SimpleNamespace(shared=r.smem_bytes, num_warps=r.num_warps, name=self._launch.kernel.name)
+
+    def _init_handles(self) -> None:
+        """Nothing is loaded onto a GPU."""
+
+    def __getitem__(self, grid: Value) -> object:
+        kernel = self._launch.kernel
+        return lambda *values, **named: self._run.launches.append(
+            note(self._run.path, kernel, values, {"grid": grid, **named})
+        )
+
+
+@contextmanager
+def launches_caught(found: ScriptRun, capability: int) -> Iterator[None]:
+    """Append each launch of a Triton kernel in a script to `found`, in place of running it."""
+    from unittest import mock
+
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
+
+    def caught(kernel: Kernel, values: tuple[Value, ...], named: Mapping[str, Value]) -> Compiled:
+        launch = note(found.path, kernel, values, named)
+        if not named.get("warmup"):
+            found.launches.append(launch)
+        return Compiled(found, launch, capability)
+
+    def run(self: object, *values: Value, **named: Value) -> Compiled:
+        return caught(Kernel(self), values, named)
+
+    def run_tuned(self: object, *values: Value, **named: Value) -> Compiled:
+        kernel, configs = Kernel(self), pruned(self, values, named)
+        kernel.configurations = [Configuration.of(config) for config in configs]
+        self.best_config = configs[0]  # type: ignore[attr-defined]
+        return caught(kernel, values, named)
+
+    with mock.patch.object(JITFunction, "run", run), mock.patch.object(Autotuner, "run", run_tuned):
+        yield
+
+
+def pruned(tuner, values, named):  # type: ignore[no-untyped-def]
+    """The configurations of `@triton.autotune` that its own rules leave for a launch; all if they cannot be run."""
+    tuner.nargs = dict(zip(tuner.arg_names, values, strict=False))
+    try:
+        return list(tuner.prune_configs(dict(named))) or tuner.configs
+    except Exception:
+        return tuner.configs
+    finally:
+        tuner.nargs = None

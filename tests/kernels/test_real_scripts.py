@@ -1,0 +1,205 @@
+"""Scripts as people write them: modules on a GPU, operators of their own, benchmarks, profilers, and graphs."""
+
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.needs("triton"), pytest.mark.needs("torch")]
+HEADER = """
+import torch, triton, triton.language as tl
+@triton.jit
+def add(X, Y, Z, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(Z + at, tl.load(X + at, mask=at < n) + tl.load(Y + at, mask=at < n), mask=at < n)
+def run(x, y=None):
+    o = torch.empty_like(x)
+    add[(triton.cdiv(x.numel(), 256),)](x, x if y is None else y, o, x.numel(), BLOCK=256)
+    return o
+"""
+
+
+@pytest.fixture
+def launched(iosim, tmp_path):
+    """(the exit code, [(kernel, equal launches, words written)], the notes) of a script."""
+
+    def explain(text, *more):
+        path = tmp_path / "bench.py"
+        path.write_text(HEADER + text)
+        found = iosim("explain", "--script", path, "--no-resources", "--json", *more)
+        if not found.stdout:
+            return found.exit_code, [], found.stderr
+        answer = json.loads(found.stdout)
+        rows = [(a["kernel"], a["launches"], a["writes"]) for a in answer.get("answers", [answer])]
+        return found.exit_code, rows, found.stderr
+
+    return explain
+
+
+SCRIPTS = {
+    "modules move to a GPU": ("""
+m = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 8)).to("cuda")
+m.to(torch.device("cuda:0"), torch.float16).float()
+run(m(torch.randn(4, 8, device="cuda")))
+run(torch.nn.Linear(8, 16).cuda().half()(torch.randn(4, 8).cuda().half()))
+w = torch.nn.Linear(8, 16, device="cuda").weight
+assert w.is_cuda and run(w).device.type == "cuda"
+opt = torch.optim.AdamW(m.parameters(), lr=1e-3)
+m(torch.randn(4, 8, device="cuda")).square().mean().backward()
+opt.step()
+""", [("add", 1, 32), ("add", 1, 64), ("add", 1, 128)]),
+    "the device is the pretended GPU": ("""
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+x = torch.rand(1000, device=DEVICE)
+assert x.device == DEVICE == torch.device("cuda:0") and run(x).device == DEVICE
+with torch.cuda.device(x.device), torch.device("cuda"): run(torch.rand(300))
+""", [("add", 1, 1000), ("add", 1, 300)]),
+    "operators of one's own": ("""
+@torch.library.custom_op("iosim_test::one", mutates_args=())
+def one(x: torch.Tensor) -> torch.Tensor:
+    return run(x)
+@one.register_fake
+def _(x): return torch.empty_like(x)
+one.register_autograd(lambda ctx, g: run(g, ctx.saved_tensors[0]),
+                      setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]))
+x = torch.randn(500, device="cuda", requires_grad=True)
+(one(x) * torch.ones(500)).sum().backward()
+torch.ops.iosim_test.one(x)
+@torch.library.triton_op("iosim_test::two", mutates_args={})
+def two(x: torch.Tensor) -> torch.Tensor:
+    o = torch.empty_like(x)
+    torch.library.wrap_triton(add)[(1,)](x, x, o, 100, BLOCK=128)
+    return o
+two(torch.randn(100, device="cuda"))
+torch.library.define("iosim_test::three", "(Tensor x) -> Tensor")
+@torch.library.impl("iosim_test::three", "CUDA")
+def three(x): return run(x)
+torch.ops.iosim_test.three(torch.randn(640, device="cuda"))
+library = torch.library.Library("iosim_test_too", "DEF")
+library.define("four(Tensor x) -> Tensor")
+library.impl("four", run, "CUDA")
+torch.ops.iosim_test_too.four(torch.randn(641, device="cuda"))
+""", [("add", 3, 500), ("add", 1, 100), ("add", 1, 640), ("add", 1, 641)]),
+    "integers have values": ("""
+i = torch.arange(10, device="cuda")
+assert i.tolist() == list(range(10)) and i.sum().item() == 45 and torch.bincount(i % 3).tolist() == [4, 3, 3]
+assert torch.nonzero(i > 4).flatten().tolist() == [5, 6, 7, 8, 9] and torch.unique(i % 4).numel() == 4
+assert (i.cpu().numpy() == range(10)).all() and torch.sort(i, descending=True)[0][0] == 9
+run(torch.rand(int(i[7]), device="cuda"))
+""", [("add", 1, 7)]),
+    "measurements, graphs and streams": ("""
+x = torch.rand(50, device="cuda")
+ms, low, high = triton.testing.do_bench(lambda: run(x), quantiles=[0.5, 0.2, 0.8])
+ms + triton.testing.do_bench_cudagraph(lambda: run(x)) + triton.testing.do_bench(lambda: run(x))
+stream, graph, event = torch.cuda.Stream(), torch.cuda.CUDAGraph(), torch.cuda.Event(enable_timing=True)
+stream.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(stream): run(x)
+with torch.cuda.graph(graph): run(x)
+graph.replay()
+event.record()
+f"{event.elapsed_time(event):.2f} {torch.cuda.max_memory_allocated() / 1e9:.1f}"
+""", [("add", 5, 50)]),
+    "benchmarks run at two sizes": ("""
+@triton.testing.perf_report(triton.testing.Benchmark(
+    x_names=["n"], x_vals=[64, 128, 256], line_arg="p", line_vals=["triton"], line_names=["Triton"],
+    plot_name="adding", args={}))
+def bench(n, p): return triton.testing.do_bench(lambda: run(torch.rand(n, device="cuda")))
+bench.run(print_data=True, save_path=".")
+""", [("add", 1, 64), ("add", 1, 256)]),
+    "a pointer that is given is not null": ("""
+@triton.jit
+def maybe(X, B, Z, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(X + at)
+    if B:
+        v += tl.load(B + at)
+        tl.store(B + at, v)
+    tl.store(Z + at, v)
+x = torch.rand(64, device="cuda")
+maybe[(1,)](x, x, x, BLOCK=64)
+maybe[(1,)](x, None, x, BLOCK=64)
+""", [("maybe", 1, 128), ("maybe", 1, 64)]),
+    "types as constants": ("""
+@triton.jit
+def cast(X, Z, T: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(Z + at, tl.load(X + at).to(T))
+x = torch.rand(64, device="cuda")
+cast[(1,)](x, x.half(), tl.float16, BLOCK=64)
+cast[(1,)](x, x.half(), tl.float16, BLOCK=32)
+""", [("cast", 1, 64), ("cast", 1, 32)]),
+    "descriptors of the host": ("""
+from triton.tools.tensor_descriptor import TensorDescriptor
+@triton.autotune(configs=[triton.Config({"BM": m}, pre_hook=lambda n: (
+    setattr(n["a"], "block_shape", [n["BM"], 32]), setattr(n["b"], "block_shape", [n["BM"], 32])))
+    for m in (16, 64)], key=["n"])
+@triton.jit
+def copy(a, b, n, BM: tl.constexpr):
+    for k in range(0, n, 32):
+        b.store([tl.program_id(0) * BM, k], a.load([tl.program_id(0) * BM, k]))
+x = torch.rand(100, 200, device="cuda")
+y = torch.empty_like(x)
+a, b = TensorDescriptor(x, x.shape, x.stride(), [1, 1]), TensorDescriptor.from_tensor(y, [1, 1])
+copy[lambda meta: (triton.cdiv(100, meta["BM"]),)](a, b, 200)
+assert copy.best_config.kwargs["BM"] == 16
+""", [("copy", 1, 20000)]),
+    "a warm-up tells of registers": ("""
+kernel = add.warmup(torch.rand(9), torch.rand(9), torch.rand(9), 9, BLOCK=64, grid=(1,))
+kernel._init_handles()
+assert kernel.n_regs > 0 and kernel.metadata.shared == 0 and kernel.n_spills == 0
+x = torch.rand(9, device="cuda")
+kernel[(1, 1, 1)](x, x, x, 9, 64)
+""", [("add", 1, 9)]),
+    "grids of functions that have seen other values": ("""
+x = torch.rand(64, device="cuda")
+for programs in (1, 2, 2):
+    add[lambda meta: (programs,)](x, x, x, 64, BLOCK=32)
+""", [("add", 1, 32), ("add", 2, 64)]),
+    "what a script can do without": ("""
+try:
+    from nothing_of_this_name import fast
+except ModuleNotFoundError:
+    fast = None
+assert fast is None
+run(torch.rand(5))
+""", [("add", 1, 5)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_as_it_is(launched, name):
+    text, rows = SCRIPTS[name]
+    assert launched(text)[:2] == (0, rows), launched(text)[2]
+
+
+def test_floating_point_numbers_are_zero_and_told(launched):
+    text = "x = torch.rand(9, device='cuda')\nassert x.sum().item() == 0.0 and f'{x.max():.1f}' == '0.0'\nrun(x)\n"
+    code, rows, told = launched(text)
+    assert (code, rows) == (0, [("add", 1, 9)])
+    assert "where the script asks for one it is 0, first at bench.py, line 12 `assert x.sum()" in told
+
+
+def test_what_is_left_out_is_told(launched):
+    told = launched("import nothing_of_this_name\n" + SCRIPTS["benchmarks run at two sizes"][0])[2]
+    assert "note: not installed, so stand-ins took their place: nothing_of_this_name" in told
+    assert "note: benchmark adding: the first and the last of its 3 sizes" in told
+
+
+@pytest.mark.parametrize("end, told", [
+    ("while True:\n    try: pass\n    except Exception: pass\n", "ended early, after 2 s (--timeout), at line 1"),
+    ("import sys; sys.exit(3)\n", "ended early, line 12 `import sys; sys.exit(3)`: SystemExit: 3"),
+    ("1 // 0\n", "ended early, line 12 `1 // 0`: ZeroDivisionError"),
+])  # fmt: skip
+def test_a_script_that_ends_early_is_answered_so_far(launched, end, told):
+    code, rows, said = launched("run(torch.rand(5))\n" + end, "--timeout", 2)
+    assert (code, rows) == (1, [("add", 1, 5)]) and told in said
+
+
+def test_an_exit_before_any_launch_is_told(launched):
+    code, rows, told = launched("import sys\nsys.exit(0)\nrun(torch.rand(5))\n")
+    assert (code, rows) == (2, []) and "ended early, line 12 `sys.exit(0)`: SystemExit: 0" in told
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "soon", "inf", "nan"])
+def test_a_timeout_is_a_number_of_seconds(launched, text):
+    code, _, told = launched("", "--timeout", text)
+    assert code == 2 and f"--timeout: found '{text}'" in told
