@@ -41,7 +41,7 @@ FA2_SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
 MOST_SPLITS = 128
 FULL, GOOD = 0.8, 0.85  # the share of an SM's places that is enough, and of the best efficiency that is good enough
 PREFIX_TOKENS, PREFIX_REQUESTS = 256, 8  # the least of a cascade in vLLM
-SEGMENTS, SEQUENCE_BLOCKS = 16, 128  # of vLLM's Triton kernel
+SEGMENTS, SEGMENT_KEYS, SEQUENCE_BLOCKS = 16, 16, 128  # of vLLM's Triton kernel
 
 
 def of_width(table: dict[int, int] | dict[int, tuple[int, int]] | dict[int, tuple[int, int, int]], batch: Batch) -> int:
@@ -192,9 +192,14 @@ def has_cascade(batch: Batch, prefix: int) -> bool:
 
 
 def vllm_triton(batch: Batch) -> list[Launch]:
-    """vLLM's Triton kernel: 16 packed rows, and 16 shares if few requests have one new token each."""
+    """vLLM's Triton kernel: 16 packed rows, and up to 16 shares of whole tiles if few requests have one new token each.
+
+    It loads no key after the last one that its rows see, as tiles of one key would.
+    """
     height = 16 if batch.group <= 16 else 1 << (batch.group - 1).bit_length()
     Br = height // batch.group * batch.group
     if batch.single and batch.shapes.requests <= SEQUENCE_BLOCKS // batch.problem.kv_heads:
-        return shares(batch, batch.shapes, [SEGMENTS] * len(batch.shapes), Tiling(Br, 16))
-    return rows(batch, batch.group > 1, tiles=Tiling(Br, 32), options=in_registers(batch))
+        tiles = -(-batch.shapes.tokens // SEGMENT_KEYS)
+        splits = -(-tiles // -(-tiles // SEGMENTS))
+        return shares(batch, batch.shapes, splits.tolist(), Tiling(Br, SEGMENT_KEYS))
+    return rows(batch, batch.group > 1, tiles=Tiling(Br, 1), options=in_registers(batch))

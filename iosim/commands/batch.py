@@ -7,7 +7,6 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.options import VARIANTS
 from ..counting.given import Asked, counts
 from ..errors import InputError
 from ..units import parse_axis, parse_count
@@ -29,9 +28,9 @@ from .options import (
     problem_asked,
     problem_options_without,
     repeated_option,
-    rows,
     text_option,
     tiles_option,
+    variants_without,
 )
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ CONVENTIONS = {
     kind=COUNT,
 )
 @options(tiles_option("best, or Br x Bc as 128x64 (query rows first)."), multiple_option)
-@rows(*(row for row in VARIANTS if row.name != "gqa"))
+@variants_without("gqa")
 @chip_options
 @flag_option("--detail", "Also show the words of each tensor and of each request; with --csv a row for each.")
 @text_option("--trace", "Replay a trace in the format of Mooncake, a row a step.", metavar="FILE")

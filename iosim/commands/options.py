@@ -316,8 +316,17 @@ tile_options = options(
 
 def variant_options(function: Function) -> Function:
     """The options of schedules: those that every problem has, and those that schedules declare in their files."""
-    function.__dict__["takes_declared"] = True
-    return rows(*VARIANT_ROWS)(function)
+    return variants_without()(function)
+
+
+def variants_without(*names: str) -> Decorator:
+    """The options of schedules without some, for commands that answer for all of their values."""
+
+    def apply(function: Function) -> Function:
+        function.__dict__["takes_declared"] = True
+        return rows(*(row for row in VARIANT_ROWS if row.name not in names))(function)
+
+    return apply
 
 
 visit_option = rows(OF_EVERY_PROBLEM["visit_all"])

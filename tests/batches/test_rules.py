@@ -1,8 +1,10 @@
 """The rules of libraries, at points that were worked out by hand from their sources."""
 
+import csv
 from math import ceil
 
 import pytest
+from paths import ROOT
 
 import iosim
 from iosim.batches.rules import common_prefix, has_cascade, share_tokens, splits_of
@@ -90,11 +92,11 @@ def test_what_a_cascade_of_vllm_moves():
 
 def test_vllm_triton_has_sixteen_rows():
     found = iosim.batch("17 * 1:3000", **FIELDS)
-    assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("flash2", "16x32")
+    assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("flash2", "16x1")
     found = iosim.batch("16 * 1:3000", **FIELDS)
     assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("split-kv", "16x16")
     found = iosim.batch("4:3000", d=128, heads=24, kv_heads=8)
-    assert found["vLLM-Triton"].tiles == "15x32"  # 5 queries of 3 heads
+    assert found["vLLM-Triton"].tiles == "15x1"  # 5 queries of 3 heads
 
 
 def test_rules_say_why_they_say_nothing():
@@ -110,3 +112,34 @@ def test_every_rule_has_a_source():
     found = iosim.batch(requests_with(1024, 9), **FIELDS, hardware="h100")
     named = {way.way for way in found if way.source}
     assert named == {"FA2", "FA3", "FlashInfer", "vLLM", "vLLM-Triton", "cascade"}
+
+
+def kept(kernel):
+    """(words read, words written) that `iosim explain` found for a launch of vLLM's Triton kernel, which
+    validation/kernels/scripts/launch_vllm.py makes: requests of 1024, 777, 512 and 100 tokens in pages of 16."""
+    rows = csv.DictReader((ROOT / "validation" / "kernels" / "drawn.csv").open())
+    row = next(row for row in rows if row["kernel"] == kernel)
+    return int(row["reads"]), int(row["writes"])
+
+
+def test_vllm_triton_is_what_its_kernel_reads():
+    """Beside Q, K and V the kernel reads an entry of the block table for each key of a tile of 32, the length of a
+    request in each of 256 programs, and the list of starts: 5 words for the first request, 4 for the others."""
+    fields = {"d": 128, "heads": 16, "kv_heads": 4, "mask": "causal", "dtype": "bf16"}
+    found = iosim.batch("64:1024, 64:777, 64:512, 64:100", **fields)["vLLM-Triton"]
+    reads, writes = kept("kernel_unified_attention_2d")
+    seen = [tokens - 64 + 4 * block for tokens in (1024, 777, 512, 100) for block in range(1, 17)]
+    table = 4 * sum(-(-keys // 32) * 32 for keys in seen)
+    assert (found.reads + table + 256 + 4 * 17 * (5 + 4 * 3), found.writes) == (reads, writes)
+
+
+def test_vllm_triton_has_the_segments_of_its_kernel():
+    """The kernel keeps the maximum and the sum of a row apart, where split-kv has one LSE. Each of its 208 programs with
+    work reads 4 queries, and an entry of the block table for each key of a tile of 16."""
+    fields = {"d": 128, "heads": 16, "kv_heads": 4, "mask": "causal", "dtype": "bf16"}
+    found = iosim.batch("1:1024, 1:777, 1:512, 1:100", **fields)["vLLM-Triton"].tensors
+    reads, writes = kept("kernel_unified_attention_3d")
+    assert found["Opart"]["writes"] + 2 * found["LSEpart"]["writes"] == writes
+    table = 4 * 16 * sum(-(-tokens // 16) for tokens in (1024, 777, 512, 100))
+    lists = 1600  # lengths and starts, in 320 programs
+    assert found["Q"]["reads"] + found["K"]["reads"] + found["V"]["reads"] + table + lists == reads
