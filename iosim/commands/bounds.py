@@ -5,16 +5,17 @@ from __future__ import annotations
 from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import D, N, named_command
-from .options import PLACES, chip_options, memory_options, outputs, problem_asked, problem_options
+from .options import PLACES, chip_options, flag_option, memory_options, outputs, problem_asked, problem_options
 
 
 @named_command("bounds", needs=(N, D), axes=PLACES)
 @problem_options
 @memory_options
 @chip_options
+@flag_option("--backward", "Bounds of the backward pass, which computes dQ, dK and dV.")
 @outputs
 @problem_asked
-def command(asked: Asked, output: Output) -> None:
+def command(asked: Asked, backward: bool, output: Output) -> None:
     """Proven statements about the least traffic, each with its kind and validity.
 
     Example: iosim bounds --N 8192 --d 128 --M 100KB
@@ -22,4 +23,5 @@ def command(asked: Asked, output: Output) -> None:
     from ..tuning.proven import bounds
 
     fields = {"paper_model": asked.choice.paper_model, **asked.fields}
-    answer_all([(place.label, bounds(**place.fields, **fields)) for place in asked.places], output)
+    found = [(place.label, bounds(**place.fields, backward=backward, **fields)) for place in asked.places]
+    answer_all(found, output)

@@ -30,6 +30,16 @@ MOVED = {
     "selected": "Q and the keys that one query chose read once, O written once",
     "backward": "Q, K, V, dO read once, dQ, dK, dV written once",
 }
+REACHED_BY = {
+    "compulsory": "a schedule reaches it that reads each input once, as flash2-pinned with all keys on chip",
+    "simple": "no schedule is known to reach it: it counts products only, and nothing for the sums",
+    "I": "flash2 with the largest query tile comes near it for large M and N, unless dv is larger than d",
+    "II": "no schedule is known to reach it; below M = d^2 scores go through HBM in what moves least, above it flash2 "
+    "or flash2-pinned moves least",
+    "backward": "flash2-bwd comes near it for M of 24 d^2 and more if each of its atomic adds counts once",
+    "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
+    "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
+}  # what is known of each form (docs/floors.md)
 SEARCHED = "best known, from search"
 COUNTED = "least of what was counted"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
@@ -65,6 +75,8 @@ class ProvenFloor(Bound):
     T: int | None = None
     lam: float | None = None
     of_class: str = ""
+    reached_by: str | None = None
+    """What would reach the form that binds, as far as is known."""
 
 
 def as_row(bound: Bound) -> Row:
@@ -94,6 +106,7 @@ OF_FLOOR: Columns[Row] = (
     Column("T", "number"),
     Column("lambda", "number"),
     Column("class", "string"),
+    Column("reached_by", "string"),
 )
 
 
@@ -158,7 +171,7 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
     return [
         Bound(f"{prefix}compulsory", least.words, "floor", moved, "always", True),
         ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, condition, True, most.reads, most.form, most.T,
-                    most.lam, CLASSES[family]),
+                    most.lam, CLASSES[family], REACHED_BY[most.form]),
     ]  # fmt: skip
 
 
@@ -358,10 +371,24 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     if floor.words is None:
         return f"No floor is known here: {floor.condition}."
     best = known.get(f"{prefix}attainable")
-    text = f"No algorithm of the class moves fewer than {floor.words:,} words"
+    text = f"No algorithm of the class moves fewer than {floor.words:,} words{binding(floor)}"
     if best is None or not best.valid or not best.words or not floor.words:
         return text + "."
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
     return f"{text}; {found} {best.words:,}, within a factor of {at_most(best.words / floor.words)} of that."
+
+
+def binding(floor: Bound) -> str:
+    """The form that binds, with its T and lambda, in parentheses after a space."""
+    if not isinstance(floor, ProvenFloor) or floor.form is None or floor.T is None:
+        return " (compulsory)" if isinstance(floor, ProvenFloor) and floor.form else ""
+    lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
+    return f" (form {floor.form}, T = {floor.T:,}{lam})"
+
+
+def reached_lines(bounds: Sequence[Bound]) -> list[str]:
+    """What would reach each floor: a line each."""
+    found = [b for b in bounds if isinstance(b, ProvenFloor) and b.reached_by and b.words]
+    return [f"{b.form if b.form == 'compulsory' else f'form {b.form}'}: {b.reached_by}" for b in found]

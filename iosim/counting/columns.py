@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..answer import Column, types_of
 from ..core.options import MASKS, SIZES, TYPES, find_option, option_names
-from .result import MORE_TILES, PLACES, RESULT
+from .result import ADDS, MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
     from ..answer import Type
@@ -20,6 +20,7 @@ PROBLEM_COLUMNS = (*ALWAYS, "M_bytes", "M_words")
 RESULT_COLUMNS = tuple(column.name for column in RESULT if column.type is not None)
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 DIVIDED = tuple(column.name for column in PLACES)
+ADDED = tuple(column.name for column in ADDS)
 OTHERS: dict[str, Type] = {"hardware": "string"}  # that are no options and do not hold integers
 
 
@@ -41,8 +42,8 @@ def type_of(name: str) -> Type:
 
 def types_of_count() -> dict[str, Type]:
     """The type of each column that a count or a sweep may have, by its name."""
-    of_result = types_of((*RESULT, *PLACES, MORE_TILES))
-    return {name: of_result.get(name, type_of(name)) for name in every_column()}
+    of_result = types_of((*RESULT, *PLACES, MORE_TILES, *ADDS))
+    return {name: of_result.get(name, type_of(name)) for name in (*every_column(), *ADDED)}
 
 
 def problem_columns(cells: Row) -> list[Column[object]]:

@@ -210,6 +210,8 @@ def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None,
     apart = schedule.family in APART
     standard = None if apart else total_of_ideal(SCHEDULES["standard"], with_plain_keys(problem))
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
+    adds = sum(counted["tensors"][name]["reads"] for name in schedule.adds if name in counted["tensors"])
+    once = counted["total"] - adds
     least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
     return Result(
         schedule=schedule.name,
@@ -223,6 +225,9 @@ def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None,
         ratio_to_order=counted["total"] / order_words(problem, M_words) if M_words and not apart else None,
         ratio_to_standard=counted["total"] / standard if standard else None,
         ratio_to_floor=counted["total"] / least if least else None,
+        adds=adds,
+        total_with_adds=once,
+        ratio_to_floor_with_adds=once / least if least else None,
         **counted,
     )
 

@@ -57,13 +57,14 @@ class Floor(NamedTuple):
     instances: int
 
 
-def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None = None) -> Floor:
-    """The floor of attention's forward pass, for an SRAM of M (bytes, `100KB`, or words as `51200el`).
+def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None = None, backward: bool = False) -> Floor:
+    """The floor of attention's forward pass, for an SRAM of M (bytes, `100KB`, or words as `51200el`); with `backward`,
+    that of the gradients dQ, dK and dV.
 
     Without M it is the compulsory traffic. InputError if the mask depends on tiles and they are not given, or if its
     visible pairs cannot be counted in reasonable time.
     """
-    return forward_floor(problem, sram_words(problem, M), tiles)
+    return (backward_floor if backward else forward_floor)(problem, sram_words(problem, M), tiles)
 
 
 def check_dropout(problem: Attention) -> None:

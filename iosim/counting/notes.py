@@ -43,6 +43,20 @@ if TYPE_CHECKING:
         def Bc(self) -> int | None: ...
 
 
+def notes_on_adds(results: Iterable[Result]) -> list[str]:
+    """A note for each schedule that adds in HBM: what it moves if an add is one word, and how far that is from the
+    floor."""
+    notes = {}
+    for r in results:
+        if r.adds and r.schedule not in notes:
+            ratio = r.ratio_to_floor_with_adds
+            notes[r.schedule] = (
+                f"reads and writes each count all {r.adds:,} adds of {r.schedule}; if an add counts once, because HBM "
+                f"adds, it moves {r.total_with_adds:,} words" + (f", {ratio:.4g} times the floor" if ratio else "")
+            )
+    return list(notes.values())
+
+
 # ---------------------------------------------------------------- masks and query heads
 
 

@@ -15,9 +15,9 @@ from .asked import asked, header
 from .bounds import as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .conditions import PAPER, Conditions
-from .notes import notes_on_mask, notes_on_tiles, room_notes
+from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
-from .result import MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, least_of
+from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, add_columns, least_of
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
@@ -93,9 +93,10 @@ class Report(Answer):
 
     def counts(self) -> Table:
         """A row for each result, with the columns of a sweep. Published tiles come last."""
-        known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES]
-        names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]))
-        shown = (*NEEDS, *(PLACES if self.problem.divided else ()), *MOVES, *([ORDER] if self.detail else ()))
+        known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES, *ADDS]
+        added = add_columns(self.results)
+        names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]), *(c.name for c in added))
+        shown = (*NEEDS, *(PLACES if self.problem.divided else ()), *MOVES, *added, *([ORDER] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
         return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
 
@@ -135,7 +136,7 @@ class Report(Answer):
         who ask for the best tiles alone hear of tensor cores."""
         tiles = notes_on_tiles(self) if self.tiles == "best" else []
         room = room_notes(self.problem, self.M_bytes, self.results, self.under.multiple)
-        return [*self.under.notes, *notes_on_mask(self), *tiles, *room]
+        return [*self.under.notes, *notes_on_mask(self), *notes_on_adds(self.results), *tiles, *room]
 
 
 DETAIL: Columns[Row] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -67,6 +67,12 @@ class Result(Answer):
     ratio_to_floor: float | None = None
     """`total` over the floor of counting/floors.py; without M, over the compulsory words. None if the tiles do not fit
     in M."""
+    adds: int | None = None
+    """Words that are added in HBM, as by atomic adds. `reads` and `writes` each count every one of them."""
+    total_with_adds: int | None = None
+    """Words moved if each add counts once, and neither as a read nor as a write: R + W + A, as in docs/floors.md."""
+    ratio_to_floor_with_adds: float | None = None
+    """`total_with_adds` over the floor, which holds for it too."""
     smem_peak_bytes: int | None = None
     """The part of the footprint that must fit in M: all of it, unless tiles may live in registers."""
     register_peak_bytes: int | None = None
@@ -182,6 +188,11 @@ def result_text(result: Result) -> str:
     return "\n".join(lines)
 
 
+def add_columns(results: Iterable[Result]) -> Columns[Result]:
+    """The columns about adds, if any of the results has some."""
+    return ADDS if any(result.adds for result in results) else ()
+
+
 # ---------------------------------------------------------------- columns
 
 NEEDS: Columns[Result] = (
@@ -213,6 +224,11 @@ MOVES: Columns[Result] = (
     Column("ratio_to_order", "number"),
 )
 RESULT = (*NEEDS, *MOVES)
+ADDS: Columns[Result] = (  # if a schedule adds in HBM
+    Column("adds", heading="adds"),
+    Column("total_with_adds", heading="R + W + A", spare=2),
+    Column("ratio_to_floor_with_adds", "number", "x floor with adds", ".3f", spare=1),
+)
 ORDER: Column[Result] = Column("ratio_to_order", "number", "x N^2d^2/M", ".3f", spare=3)
 """For people who ask for details."""
 MORE_TILES: Column[Result] = Column("more_tiles", "string", of=lambda r: more_sizes(r.more_tiles))

@@ -112,6 +112,8 @@ class Recorder(Machine):
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         parent = length if isinstance(length, Tile) else None
         axis, extent = map(int, (length.length, length.extent) if isinstance(length, Tile) else (length, length))
+        if extent == 0:
+            return  # a part of an axis that is empty for these sizes
         size = int(size)
         loop = LoopNode(SymbolicTile(axis, size, min(size, extent), parent, self._depth), where, parallel)
         self._body.append(loop)

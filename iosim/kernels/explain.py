@@ -163,16 +163,20 @@ class Explained(Answer):
             "notes": list(self.warnings),
         }
 
+    @property
+    def _moved(self) -> int:
+        """Words read, written, and changed by atomics. The floor holds for this sum, in which an atomic counts once."""
+        return self.reads + self.writes + self.total("atomics")
+
     def _floor_row(self) -> Row | None:
         """The floor, and the ratio of the kernel's words to it."""
         if self.floor is None:
             return None
-        moved = self.reads + self.writes
         return {
             "words": self.floor.words,
             "form": self.floor.form,
             "M_words": self.floor.M_words,
-            "ratio": moved / self.floor.words,
+            "ratio": self._moved / self.floor.words,
         }
 
     def table(self) -> Table:
@@ -212,7 +216,7 @@ class Explained(Answer):
         if self.resources:
             yield from self._resource_lines(self.resources, format_bytes)
         if self.floor:
-            ratio = (self.reads + self.writes) / self.floor.words
+            ratio = self._moved / self.floor.words
             yield f"floor: {self.floor.words:,} words ({self.floor.form}); the kernel moves {ratio:.4g} times as many"
         if self.nearest:
             yield from self._nearest_lines(self.nearest)

@@ -26,12 +26,13 @@ from .registry import FA1, Schedule, always_skips, register
 from .standard import ELEMENTWISE, elementwise_passes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import ScheduleText, Words
+    from ..core.typing import Example, ScheduleText, Words
     from .registry import ScheduleFields
 
 
@@ -178,12 +179,14 @@ def backward(
     source: str,
     skips: bool = False,
     known_as: str = "",
+    tensors: Mapping[str, Tensor] = BACKWARD_TENSORS,
+    example: Example = backward_inputs,
     **more: Unpack[ScheduleFields],
 ) -> Schedule:
     """A schedule of a backward pass. Its example has random inputs, and what a forward pass over them leaves in HBM."""
     return Schedule(
-        name, text, summary, source, tensors=BACKWARD_TENSORS, family="backward",
-        skips=skips, drops=True, example=backward_inputs,
+        name, text, summary, source, tensors=tensors, family="backward",
+        skips=skips, drops=True, example=example,
         answer=backward_output, known_as=known_as, **more,
     )  # fmt: skip
 

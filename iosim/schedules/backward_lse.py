@@ -175,6 +175,7 @@ FLASH2_BWD = register(
         exact_traffic=keys_outside_lse_traffic,
         footprint=keys_outside_lse_footprint,
         initialised=("dQ",),
+        adds=("dQ",),
         known_as="fa2-bwd, flash2-backward, flash-attention-2-backward, flash-bwd, fa-bwd",
     )
 )

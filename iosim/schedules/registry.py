@@ -37,10 +37,13 @@ if TYPE_CHECKING:
         exact_traffic: TrafficFormula
         footprint: FootprintFormula
         initialised: tuple[str, ...]
+        adds: tuple[str, ...]
         formula: str
         state: str
         candidates: Candidates
         scales: bool
+        more_tiles: tuple[str, ...]
+        dominated_by: str
 
     class FamilyFields(TypedDict, total=False):
         """Fields that all schedules of a family share."""
@@ -84,6 +87,8 @@ class Schedule:
     """The most words in SRAM at one time, from a problem and a tiling."""
     initialised: tuple[str, ...] = ()
     """The tensors that the host fills before the start."""
+    adds: tuple[str, ...] = ()
+    """The tensors that change by atomic adds only: each load and store of a tile stands for an add in HBM."""
     drops: bool = False
     """Whether its function applies dropout."""
     scales: bool = False
@@ -160,6 +165,8 @@ LETTERS = {
     "Tv": "ceil(dv / cols_o)",
     "r": "min(kept, Nk)",
     "s": "max(0, Nk - kept)",
+    "Tx": "ceil(d / cols_o)",
+    "Ty": "ceil(Nk / rows_o)",
     "S": "ceil(Nk / ceil(Nk / splits))",
     "Sb": "ceil(N top_k / ceil(N top_k key_block / Nk))",
     "pages": "ceil(Nk / page_size)",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from math import isqrt
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..core.arrays import choose, larger, last_true, parts_of, smaller, sums
 from ..core.problem import Attention
@@ -39,6 +39,18 @@ AT_ONCE = 2**18  # pairs; they take some hundred MB
 MOST_ROWS = 2**20  # numbers of rows that may be counted under a mask
 MOST_SEEN = 2**28  # pairs of sizes under a mask; a small part of them is counted
 SEEN_AT_ONCE = 2**17  # tiles of rows; they take some MB
+
+
+class Sizes(Protocol):
+    """Two tile sizes with an SRAM of their own: a Pair, or Outputs (search/outputs.py)."""
+
+    @property
+    def others(self) -> tuple[str, ...]: ...
+    @property
+    def sees(self) -> Attention | None: ...
+    def least(self, M_bytes: int, multiple: int) -> tuple[int, int] | None: ...
+    def falls(self, multiple: int) -> list[SizeArray]: ...
+    def tile(self, rows: Size, columns: Size, multiple: int) -> dict[str, Size]: ...
 
 
 @dataclass(frozen=True)
@@ -88,6 +100,15 @@ class Pair:
         """The sizes by their fields of Tiling."""
         return dict(zip(self.sizes, (rows, columns), strict=True)) | dict.fromkeys(self.others, multiple)
 
+    def least(self, M_bytes: int, multiple: int) -> tuple[int, int] | None:
+        """The tile (rows, columns) of least cost that fits in M; None if none does."""
+        return (least_passes if self.sees is None else least_seen)(self, M_bytes, multiple)
+
+    def falls(self, multiple: int) -> list[SizeArray]:
+        """The tiles that `least` finds, for every M at once: arrays of M, rows and columns. From each M on, its tile
+        costs less than every tile before it."""
+        return falls(self, multiple)
+
     def kind(self, multiple: int) -> str | type[object]:
         """The element type of arrays that hold any size, cost or need."""
         square = self.rows * self.columns
@@ -98,16 +119,16 @@ class Pair:
 @dataclass(frozen=True)
 class Pairs:
     """The candidates of a schedule whose best tiles are pairs: `of(p, multiple)` lists them. Each has an SRAM of its
-    own."""
+    own. A single one is a Pair."""
 
-    of: Callable[[Attention, int], Sequence[Pair]]
+    of: Callable[[Attention, int], Sequence[Sizes]]
 
     def __call__(self, p: Attention, multiple: int) -> Iterable[Tiling[Size]]:
         """Tilings of arrays that have a best one for every M. A single pair without a mask has all its sizes there."""
         found = self.of(p, multiple)
         if len(found) > 1:
             return [best_together(found, multiple)]
-        (pair,) = found
+        (pair,) = cast("Sequence[Pair]", found)
         if pair.sees is None:
             return (Tiling(**pair.tile(*some, multiple)) for some in size_pairs(pair.rows, pair.columns, multiple))
         return [Tiling(**pair.tile(*seen_falls(pair, pair.sees, multiple), multiple))]
@@ -120,8 +141,7 @@ class Pairs:
         """The tiling of least traffic that fits in M; None if nothing fits."""
         sizes: dict[str, Size] = {}
         for pair in self.of(p, multiple):
-            find = least_passes if pair.sees is None else least_seen
-            found = find(pair, M_bytes, multiple)
+            found = pair.least(M_bytes, multiple)
             if found is None:
                 return None
             sizes |= pair.tile(*found, multiple)
@@ -246,11 +266,11 @@ def falls(pair: Pair, multiple: int) -> list[SizeArray]:
     return [column[kept] for column in tiles]
 
 
-def best_together(pairs: Sequence[Pair], multiple: int) -> Tiling[Size]:
+def best_together(pairs: Sequence[Sizes], multiple: int) -> Tiling[Size]:
     """The best tiles of kernels that use the same M one after the other, at each M where the cost of any falls."""
     import numpy as np
 
-    every = [falls(pair, multiple) for pair in pairs]
+    every = [pair.falls(multiple) for pair in pairs]
     M = np.unique(np.concatenate([needed for needed, _, _ in every]))
     M = M[max(needed[0] for needed, _, _ in every) <= M]
     sizes: dict[str, Size] = {}

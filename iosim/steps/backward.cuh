@@ -31,6 +31,18 @@ template <class D, class G, class O> STEP row_dots(const D& delta, const G& grad
     });
 }
 
+// D += rowsum(dO * O) over some columns
+template <class D, class G, class O> STEP add_row_dots(const D& delta, const G& grad, const O& o) {
+    each_row(grad, [&](int r, int lane, bool live, auto) {
+        constexpr int lanes = lanes_of_row<G>();
+        float sum = 0.0f;
+        for (int c = lane; c < (live ? grad.cols : 0); c += lanes) sum += grad.get(r, c) * o.get(r, c);
+        sum = row_reduce<lanes, true>(sum);
+        if (live && lane == 0) delta.set(r, 0, delta.get(r, 0) + sum);
+        if (G::team::threads > 32) G::team::sync();
+    });
+}
+
 // dP = dO V^T
 template <class P, class G, class V> STEP probability_gradients(const P& dp, const G& grad, const V& v) {
     rows_by_rows(dp, grad, v, [&](int r, int c, float sum) { dp.set(r, c, sum); });

@@ -43,6 +43,13 @@ def row_dots(delta: Array, do: Array, o: Array) -> None:
     delta[...] = (do * o).sum(axis=1)
 
 
+@work(other=lambda delta, do, o: [(2, *do)])
+@Cost(operations=(1,), timed_as="normalise")
+def add_row_dots(delta: Array, do: Array, o: Array) -> None:
+    """D += rowsum(dO * O) over some columns: delta (rows,), do and o (rows, c)."""
+    delta += (do * o).sum(axis=1)
+
+
 @work()
 @flops(lambda dp, do, v: (2, *dp, do[1]))
 @Cost(product="accumulate", looped=True, reads_whole=(2,))

@@ -31,8 +31,8 @@ from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
 
 Moved = Mapping[str, tuple[int, int]]
 RUNS = (  # each size that a formula may name, and each number of tiles, is a different prime
-    (Attention(1009, 101, 2003, 103, splits=7, page_size=49, top_k=5, key_block=3),
-     Tiling(44, 66, depth=10, rows_o=55, cols_o=8, kept=17)),
+    (Attention(1009, 101, 2003, 131, splits=7, page_size=49, top_k=5, key_block=3),
+     Tiling(44, 66, depth=10, rows_o=55, cols_o=8, kept=43)),
     (Attention(1013, 107, 2011, 109, splits=5, page_size=47, top_k=7, key_block=2),
      Tiling(36, 55, depth=10, rows_o=45, cols_o=9, kept=41)),
 )  # fmt: skip

@@ -13,7 +13,18 @@ from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns
 from ..counting.notes import notes_on_mask, notes_on_tiles
 from ..counting.report import problem_row, unfit_lines
-from ..counting.result import MORE_TILES, PLACES, RESULT, Result, least_of, more_sizes, tile_sizes, verdict
+from ..counting.result import (
+    ADDS,
+    MORE_TILES,
+    PLACES,
+    RESULT,
+    Result,
+    add_columns,
+    least_of,
+    more_sizes,
+    tile_sizes,
+    verdict,
+)
 from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
 
@@ -91,8 +102,9 @@ class Best(Answer):
         none_fits = ["needs_M_bytes", "most_blocks"] * (self.least_blocks > 1)
         chosen = ["options"] * any(result.options for result in tried)
         more = more_columns(self.problem, [result.more_tiles for result in tried])
+        added = [column.name for column in add_columns(tried)]
         names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", "dominated_by", *none_fits, *chosen, *more)
-        return Table(in_order(known, names), entries)
+        return Table(in_order(known, (*names, *added)), entries)
 
     def of_search(self) -> list[Entry]:
         """The best tiles of each schedule."""
@@ -106,7 +118,8 @@ class Best(Answer):
         left_out = "not in the space: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
         columns: Columns[Entry] = [*ENTRY, *OF_RESULT]
         seen = self if self.every else self.kept
-        found = Table(columns, seen.of_search(), shown=in_order(columns, SHOWN), best=winners(seen.results))
+        wanted = (*SHOWN, *(column.name for column in add_columns(seen.results)))
+        found = Table(columns, seen.of_search(), shown=in_order(columns, wanted), best=winners(seen.results))
         published = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else lines_on_dominated(self.dominated)
@@ -193,7 +206,7 @@ BLOCKS: Columns[ResultWithBlocks] = (
     Column("most_blocks"),
     Column("options", "string", of=lambda r: more_sizes(r.options)),
 )
-ALL: Columns[ResultWithBlocks] = (*BLOCKS, *RESULT, *PLACES, MORE_TILES)
+ALL: Columns[ResultWithBlocks] = (*BLOCKS, *RESULT, *PLACES, MORE_TILES, *ADDS)
 OF_RESULT: Columns[Entry] = [column.within(lambda entry: entry.result) for column in ALL]
 SHOWN = (
     "schedule",

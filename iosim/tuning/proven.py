@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..answer import Answer, Table, numbered
 from ..core.problem import Attention
 from ..counting.asked import asked, header
-from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table
+from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
 from ..counting.bounds import bounds as bounds_of
 from ..counting.conditions import conditions
 from ..counting.count import check_names, count, default_schedules
@@ -18,7 +18,7 @@ from ..counting.given import memory
 from ..counting.report import Report, problem_row
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import reads_cache
+from ..schedules import SCHEDULES, applies, distinct, reads_cache
 from .least import tune
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Bounds(Answer):
 
     def pieces(self) -> Pieces:
         asked = header(self.report.problem, self.report.M_bytes).removesuffix("\n")
-        return [asked, self.table(), "", self.answer]
+        return [asked, self.table(), "", "\n".join([self.answer, *reached_lines(self.bounds)])]
 
     def to_dict(self) -> Row:
         return {
@@ -95,30 +95,35 @@ def bounds(
     hardware: str | None = None,
     paper_model: bool = False,
     mask: str | Mask = "dense",
+    backward: bool = False,
     **options: Unpack[ProblemOptions],
 ) -> Bounds:
     """Proven statements about the least traffic, each with its kind and validity: a Bounds.
 
-    With M, or the SRAM of a `hardware`, the last statement is the least traffic of all schedules and tiles. Under a
-    mask that `tune` refuses, it is the least traffic that `count` finds. Options are those of `count`. Raises
-    InputError for whatever is not allowed.
+    With `backward` they are about the gradients dQ, dK and dV. With M, or the SRAM of a `hardware`, the last statement
+    is the least traffic of all schedules and tiles. Under a mask that `tune` refuses, it is the least traffic that
+    `count` finds. Options are those of `count`. Raises InputError for whatever is not allowed.
     """
-    check_names("bounds", options, ("N", "d", "M", "hardware", "paper_model", "mask"))
+    check_names("bounds", options, ("N", "d", "M", "hardware", "paper_model", "mask", "backward"))
     under, M = conditions(hardware, options, paper_model=paper_model), memory(M, hardware)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
+    family = "backward" if backward else "attention"
+    own = [s for s in SCHEDULES.values() if s.family == "backward" and applies(s, problem)] if backward else None
     counted = [
         s
-        for s in default_schedules(problem)
+        for s in (default_schedules(problem) if own is None else own)
         if reads_cache(s, problem) and (M is not None or "ideal" in s.rules)  # whose tiles need no M
     ]
     if not counted:
-        found = Report(problem, None, bounds_of(problem, None), [])
+        found = Report(problem, None, bounds_of(problem, None, family=family), [])
     else:
         found = count(N, d, M, schedules=counted, mask=mask, tile_multiple=under.multiple, **under.options)
     found = replace(found, under=under)
     if M is None:
         return Bounds(found, found.bounds)
     try:
-        return Bounds(found, tune(N, d, M, mask=mask, tile_multiple=under.multiple, **under.options).bounds)
+        space = () if own is None else distinct(own, problem)
+        searched = tune(N, d, M, schedules=space, mask=mask, tile_multiple=under.multiple, **under.options)
+        return Bounds(found, of_all_schedules(list(searched.bounds), len(space)) if own else searched.bounds)
     except InputError:
         return Bounds(found, found.bounds)

@@ -3,12 +3,14 @@ where the inputs are more words than it."""
 
 import csv
 import io
+import re
 import time
 
 import pytest
 
-from iosim import Attention, count, floor
-from iosim.counting.bounds import COUNTED, SEARCHED, ProvenFloor
+from iosim import SCHEDULES, Attention, bounds, count, floor
+from iosim import tune as iosim_tune
+from iosim.counting.bounds import COUNTED, REACHED_BY, SEARCHED, ProvenFloor
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
 
@@ -50,6 +52,7 @@ def test_the_floor_is_in_every_answer(family, schedule, ask, iosim):
         "T",
         "lambda",
         "class",
+        "reached_by",
     ]
     assert entry["kind"] == "floor" and entry["source"] == "docs/floors.md" and entry["valid"] is True
     if not family:
@@ -193,3 +196,28 @@ def test_it_is_said_if_floors_and_orders_count_other_words(options, words, iosim
     said = iosim("bounds", "--N", 512, "--d", 64, "--M", "16KB", *options).stderr
     assert said.count("\n") == said.count("the floors count M as") == bool(words)
     assert words is None or f"M as {words:,} words" in said
+
+
+@pytest.mark.parametrize("M, words, form, T", [
+    (4096, 304_972_300, "I'", 5403), (1024, 769_099_349, "II'", 1839), (32768, 55_929_515, "backward", 163_840),
+])  # fmt: skip
+def test_bounds_of_the_backward_pass(M, words, form, T, ask, iosim):
+    """The numbers of docs/floors-backward.md, and the least of all schedules that compute gradients."""
+    args = ("--N", 8192, "--d", 64, "--M", f"{M}el", "--backward")
+    found = {b["name"]: b for b in ask("bounds", *args)["bounds"]}
+    floor_row, best = found["backward: floor"], found["backward: attainable"]
+    assert (floor_row["words"], floor_row["form"], floor_row["T"]) == (words, form, T)
+    named = [name for name, s in SCHEDULES.items() if s.family == "backward"]
+    assert best["words"] == iosim_tune(8192, 64, f"{M}el", schedules=named).winner.total and "search" in best["kind"]
+    text = iosim("bounds", *args).stdout
+    assert f"fewer than {words:,} words (form {form}, T = {T:,}" in text
+    assert f"form {form}: {floor_row['reached_by']}" in text
+    assert floor(Attention(8192, 64), f"{M}el", backward=True)[:3] == (words, floor_row["reads"], form)
+
+
+def test_what_would_reach_each_form():
+    """Every form that a floor may have has a text, and only schedules that exist are named."""
+    named = {word for text in REACHED_BY.values() for word in re.findall(r"[a-z]+\d?-[a-z-]+|flash2", text)}
+    assert {"compulsory", "simple", "I", "II", "backward", "I'", "II'"} == set(REACHED_BY)
+    assert {word for word in named if word.startswith(("flash", "small"))} <= set(SCHEDULES)
+    assert "(compulsory)" in bounds(64, 16, "1MB").answer

@@ -200,7 +200,7 @@ def tiling_of(pick, schedule, problem):
         rows, keys = (rows, 1) if s.outer == "queries" else (1, keys)
     more = {}
     for name in s.more_tiles:
-        most = {"depth": problem.d, "rows_o": problem.N, "cols_o": problem.dv, "kept": problem.Nk}[name]
+        most = {"depth": problem.d, "rows_o": problem.N, "cols_o": max(problem.d, problem.dv), "kept": problem.Nk}[name]
         more[name] = pick.choice([1, most, pick.randint(1, most)])
     return Tiling(rows, keys, **more)
 
@@ -254,7 +254,7 @@ def test_no_schedule_is_below(runs):
     assert total_ratio < 1.2 and reads_ratio < 1.2, "and some come near"
 
 
-@pytest.mark.parametrize("runs", [200, pytest.param(5_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("runs", [600, pytest.param(10_000, marks=pytest.mark.long)])
 def test_no_backward_pass_is_below(runs):
     total_ratio, reads_ratio = least_ratios("backward", runs)
     assert total_ratio < 1.3 and reads_ratio < 1.3

@@ -52,6 +52,7 @@ EXAMPLES = {
         f"{SIZES} --M 64KB --schedule small-cache,paged-split-kv",
         f"{SIZES} --M 4KB,8KB",
         f"{SIZES} --hardware h100,t4",
+        "--N 64 --d 8 --M 4KB --tiles 8x8 --schedule flash2-bwd",
     ],
     "batch": [
         "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal",

@@ -1,11 +1,13 @@
 """The backward passes: gradients against finite differences, counts, dropout, and where masks hide whole rows."""
 
+import re
 from itertools import product
 
 import numpy as np
 import pytest
+from paths import DOCS
 
-from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count
 from iosim.core.machine import Tile
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
@@ -13,7 +15,8 @@ from iosim.oracles.attention import attention
 from iosim.oracles.backward import forward, gradients
 from iosim.search.best import best_tiles, footprint
 
-NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass")
+NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass",
+         "small-cache-bwd", "small-cache-bwd-q")  # fmt: skip
 MASKS = ["dense", "causal", "window:1", "global:1&~causal", "strided:3&~global:4"]
 
 
@@ -159,7 +162,7 @@ def test_flops(ask):
     """A backward pass has five products of 2 N^2 d. The second-pass form has seven, because it computes S and dP twice.
     Algorithm 3 has four, because P was stored."""
     args = ["--N", 256, "--d", 32, "--tiles", "16x16"]
-    for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7), strict=True):
+    for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7, 5, 5), strict=True):
         if not name.startswith("block"):
             assert ask("count", *args, "--schedule", name)["results"][0]["flops"] == products * 2 * 256**2 * 32
 
@@ -208,3 +211,69 @@ def test_check_with_dropout(iosim, ask):
         assert result.exit_code == 2 and "--dropout" in result.stderr and result.stdout == ""
     result = iosim("check", "--dropout", 0.1, "--schedule", "memory-efficient")
     assert result.exit_code == 2 and "flash2-bwd" in result.stderr, "a text that does not drop is refused"
+
+
+# ---------------------------------------------------------------- a small M, and adds
+
+
+def test_the_table_of_small_sizes_of_M():
+    """docs/schedules/backward.md: words over the floor, and the least of each row in bold."""
+    names = ["small-cache-bwd", "small-cache-bwd-q", "flash2-bwd"]
+    text = (DOCS / "schedules" / "backward.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\S+) \| (\S+) \| (\S+) \|$", text, re.M)
+    assert len(rows) == 4
+    for M, share, *cells in rows:
+        found = count(8192, 64, f"{M}el", tiles="best", schedules=names)
+        ratios = [found[name].ratio_to_floor for name in names]
+        assert [f"**{r:.2f}**" if r == min(ratios) else f"{r:.2f}" for r in ratios] == cells
+        assert float(share) == int(M) / 64**2
+
+
+@pytest.mark.parametrize("x", [1 / 16, 1 / 4])
+def test_leading_terms_of_square_tiles(x):
+    """10 / sqrt(x) + 3 and 5 / x + 6 times N^2, with x = M / d^2, where tiles and N are large."""
+    d, N = 2048, 2**22
+    found = count(N, d, f"{int(x * d * d)}el", tiles="best", schedules=["small-cache-bwd", "small-cache-bwd-q"])
+    assert found["small-cache-bwd"].total / N**2 == pytest.approx(10 / x**0.5 + 3, rel=0.02)
+    least = 2 / x + 3 + min(3 / x + 3, 6 / x**0.5)  # gradients in whole rows, or in squares
+    assert found["small-cache-bwd-q"].total / N**2 == pytest.approx(least, rel=0.02)
+
+
+def test_at_d_squared_it_is_within_two_and_a_half_of_the_floor():
+    for d in (64, 128):
+        found = count(8192, d, f"{d * d}el", tiles="best", schedules="small-cache-bwd-q")["small-cache-bwd-q"]
+        assert found.ratio_to_floor < 2.5
+
+
+def test_adds_are_shown_apart():
+    """Each key tile adds N d words to dQ. They count as reads and as writes, and `total_with_adds` counts them once."""
+    report = count(1000, 16, "200KB", tiles="40x64", schedules="flash2-bwd,flash2-bwd-second-pass", heads=3)
+    one, other = report.results
+    assert one.adds == 3 * -(-1000 // 64) * 1000 * 16 == one.tensors["dQ"]["reads"] == one.tensors["dQ"]["writes"]
+    assert one.total_with_adds == one.total - one.adds and other.adds == 0
+    least = one.total / one.ratio_to_floor
+    assert one.ratio_to_floor_with_adds == pytest.approx(one.total_with_adds / least)
+    assert (other.total_with_adds, other.ratio_to_floor_with_adds) == (other.total, other.ratio_to_floor)
+    assert any(f"all {one.adds:,} adds of flash2-bwd" in note for note in report.notes)
+    assert "adds" in [column.name for column in report.table().columns]
+    alone = count(1000, 16, "200KB", tiles="40x64", schedules="flash2-bwd-second-pass")
+    assert "adds" not in [column.name for column in alone.table().columns]
+    assert not any("adds" in note for note in alone.notes)
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:9"])
+def test_what_a_schedule_adds_is_read_and_written_alike(mask):
+    for name, schedule in SCHEDULES.items():
+        for tensor in schedule.adds:
+            traffic, p = Traffic(), Attention(50, 4, Nk=40, mask=parse_mask(mask))
+            Folded(p, traffic).run(schedule, Tiling(7, 9))
+            assert traffic.tensors[tensor][0] == traffic.tensors[tensor][1] > 0, name
+
+
+def test_twelve_is_optimal_where_memory_adds():
+    """12 N^2 d^2 / M for 24 d^2 and more: what flash2-bwd moves, and the floor."""
+    d, N = 256, 2**21
+    M = 30 * d * d
+    found = count(N, d, f"{M}el", tiles="best", schedules="flash2-bwd")["flash2-bwd"]
+    assert found.total_with_adds * M / (N * d) ** 2 == pytest.approx(12, rel=0.01)
+    assert 1 < found.ratio_to_floor_with_adds < 1.01 and found.ratio_to_floor > 1.3

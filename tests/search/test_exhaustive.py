@@ -56,6 +56,8 @@ def bytes_of(schedule, p, tiling):
 
 def every_tiling(schedule, p, multiple):
     lengths = {"rows_q": p.N, "rows_k": p.Nk, "depth": max(p.d, p.Nk), "rows_o": p.N, "cols_o": p.dv, "kept": p.Nk}
+    if schedule.family == "backward":
+        lengths |= {"rows_o": max(p.N, p.Nk), "cols_o": max(p.d, p.dv)}
     names = ["rows_q", "rows_k", *schedule.more_tiles]
     sizes = [range(multiple, lengths[name] + multiple, multiple) for name in names]
     return [Tiling(**dict(zip(names, values, strict=True))) for values in product(*sizes)]
