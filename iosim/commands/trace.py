@@ -44,7 +44,7 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     schedules = find_all(choice.schedules or "flash2")
     runs = [event_file.one_head_run(s, p, choice.rule, M_bytes, under.multiple) for s in schedules]
     for run in runs:  # before anything is on stdout
-        event_file.check_length(event_file.count_events(*run).total)
+        event_file.check_length(event_file.count_events(*run).total, event_file.MOST_WRITTEN)
     columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)
     say(under.notes)
     seen = path in (None, "-") and sys.stdout.isatty()  # the events themselves show the progress

@@ -163,10 +163,10 @@ class Trace(Watcher):
         self.launch = 1
 
     def allocate(self, block: Block) -> None:
-        self.resident += block.words
+        self.resident = self.resident + block.words  # not in place: it may be an array that an event holds
 
     def free(self, block: Block) -> None:
-        self.resident -= block.words
+        self.resident = self.resident - block.words
 
     def launch_ended(self) -> None:
         self.launch += 1

@@ -10,56 +10,31 @@ information.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..core.dependent_tiles import Span
-from ..core.loop_paths import LoopPaths, run_together
+from ..core.loop_paths import run_together
 from ..core.machine import Machine, Tile
 from ..core.shapes import product as product_of
 from ..core.watchers import Traffic
 from ..errors import InputError, suggestion
 from . import GRANULARITIES
 from .event_file import MOST_EVENTS, check_length, count_events
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ..core.machine import Block
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Bools, MaskLine, ScheduleLike, Shape, Size
+    from ..core.typing import Bools, ScheduleLike, Shape, Size
     from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 
 MOST_RUNS = 20_000_000
-
-
-class Turns(LoopPaths):
-    """A machine without values that runs all iterations of an innermost loop at once: places and sizes are arrays."""
-
-    turns = 0
-
-    def together(self, length: Size | Tile, size: Size, where: MaskLine | None) -> Iterable[Tile] | None:
-        tiles = list(Machine._walk(self, length, size, where, False))
-        return self._at_once(tiles) if len(tiles) > 1 else None
-
-    def _at_once(self, tiles: list[Tile]) -> Iterator[Tile]:
-        self.turns = len(tiles)
-        start, size, index = np.array([(tile.start, tile.size, tile.index) for tile in tiles]).T
-        yield Tile(tiles[0].length, size, start, index)
-        for watcher in self.watchers:
-            cast("Moves", watcher).turns_ended()
-
-    def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
-        self.refuse()  # an inner loop
-        return super()._walk(length, size, where, parallel)
-
-    def total(self, shape: Shape, where: MaskLine | None = None) -> Size:
-        self.refuse(where is not None or any(isinstance(x, Span) for x in shape))
-        return super().total(shape, where)
 
 
 class Moves(Traffic):

@@ -16,7 +16,17 @@ from ..counting.given import memory
 from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..units import parse_bytes
-from .event_file import EVENTS, check_length, count_events, emit_events, event_format, one_head_run, write_events
+from .event_file import (
+    EVENTS,
+    MOST_EVENTS,
+    MOST_WRITTEN,
+    check_length,
+    count_events,
+    emit_events,
+    event_format,
+    one_head_run,
+    write_events,
+)
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -64,9 +74,9 @@ class Events(Answer):
         """Write the events to a file, whole or not at all, and return their number. `format` is csv, jsonl, parquet or
         perfetto; by default the file's name decides. Now and then `progress` gets a text about the progress."""
         kind = event_format(format, path, False, False)
-        check_length(count_events(self.schedule, self.problem, self.tiling).total)  # before anything is on stdout
         run = (self.schedule, self.problem, self.tiling)
-        return write_events(lambda emit: emit_events(*run, emit, progress=progress), path, kind)
+        check_length(count_events(*run).total, MOST_WRITTEN)  # before anything is on stdout
+        return write_events(lambda emit: emit_events(*run, emit, MOST_WRITTEN, progress), path, kind)
 
     def pieces(self) -> Pieces:
         events = self.to_rows()
@@ -106,7 +116,8 @@ def trace(
     size = memory(M, hardware)
     M_bytes = None if size is None else parse_bytes(size, p.word_bytes)
     found = Events(*one_head_run(find(schedule), p, rule, M_bytes, under.multiple), under.notes)
-    check_length(count_events(found.schedule, found.problem, found.tiling).total)
+    total = count_events(found.schedule, found.problem, found.tiling).total
+    check_length(total, MOST_EVENTS if path is None else MOST_WRITTEN)
     if path is not None:
         found.write(path, format)
     return found

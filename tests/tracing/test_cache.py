@@ -12,7 +12,8 @@ from iosim.core.machine import Tile
 from iosim.masks import parse_mask
 from iosim.masks.mask import parse
 from iosim.tracing import accesses, cache, reuse_distance
-from iosim.tracing.accesses import Moves, Turns, record
+from iosim.tracing.accesses import Moves, record
+from iosim.tracing.turns import Turns
 
 QKVO = ("Q", "K", "V", "O")
 

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Machine, Tiling, Trace, Traffic
+from iosim.errors import InputError
+from iosim.masks import parse_mask
 from iosim.tracing import event_file
 
 SIZES = ("--N", 6, "--d", 2, "--tiles", "4x3")
@@ -168,7 +170,7 @@ def test_bad_input_is_one_message(iosim, args):
 
 def test_too_many_events_leave_no_file(iosim, tmp_path):
     answer = iosim("trace", *BAD["a tracer of too much"], "-o", tmp_path / "t.csv")
-    assert answer.exit_code == 2 and "5000000" in answer.stderr and list(tmp_path.iterdir()) == []
+    assert answer.exit_code == 2 and "at most 100000000" in answer.stderr and list(tmp_path.iterdir()) == []
 
 
 def test_the_limit_holds_where_folding_cannot_know(tmp_path):
@@ -197,3 +199,66 @@ def test_progress_is_told_now_and_then(monkeypatch):
     )
     assert seen == len(events) and len(said) == seen // 10 and said[0] == f"10 of {seen:,} events"
     assert all(tuple(event) == event_file.EVENT_COLUMNS for event in events), "CSV writes the values in this order"
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal&window:5", "global:2|strided:3"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_events_of_a_loop_are_written_together_as_they_are_one_by_one(name, mask):
+    """Every text format: the writer gets whole loops, or events that are made one by one."""
+    schedule, tiling = SCHEDULES[name], Tiling(3, 2)
+    try:
+        p = schedule.about(Attention(11, 3, Nk=9, mask=parse_mask(mask), lse=True))
+    except InputError:
+        return
+    events = []
+    Machine(p, Trace(events.append)).run(schedule, tiling)
+    for kind in event_file.TEXT_WRITERS:
+        for columns in (event_file.EVENT_COLUMNS, ("schedule", *event_file.EVENT_COLUMNS)):
+            together, singly = io.StringIO(), io.StringIO()
+            with event_file.TEXT_WRITERS[kind](together, columns) as emit:
+                asked = event_file.Labelled(emit, name) if "schedule" in columns else emit
+                assert event_file.emit_events(schedule, p, tiling, asked) == len(events)
+            with event_file.TEXT_WRITERS[kind](singly, columns) as emit:
+                for event in events:
+                    emit({"schedule": name, **event} if "schedule" in columns else event)
+            assert together.getvalue() == singly.getvalue(), (kind, columns)
+
+
+@pytest.mark.needs("pyarrow")
+def test_parquet_has_the_events_of_loops(tmp_path):
+    from pyarrow import parquet
+
+    run = SCHEDULES["flash1"], Attention(40, 4), Tiling(4, 3)
+    event_file.write_events(lambda emit: event_file.emit_events(*run, emit), str(tmp_path / "t.parquet"), "parquet")
+    assert parquet.read_table(tmp_path / "t.parquet").to_pylist() == events_of("flash1", *run[1:])
+
+
+def test_an_error_of_the_writer_is_no_refusal(tmp_path):
+    """A run in which a loop cannot be made at once starts anew. An error of the file does not start it anew."""
+    written = []
+
+    class Full(event_file.Writer):
+        def __call__(self, event):
+            written.append(event)
+            raise OSError("no space")
+
+        def turns(self, turns):
+            raise OSError("no space")
+
+    with pytest.raises(OSError, match="no space"):
+        event_file.emit_events(SCHEDULES["flash2"], Attention(16, 4), Tiling(4, 4), Full())
+    assert len(written) == 1
+
+
+@pytest.mark.long
+def test_loops_are_written_many_times_as_fast_as_single_events(tmp_path):
+    """A ratio of two times of one run."""
+    from time import process_time
+
+    def seconds(wrap):
+        begin = process_time()
+        run = SCHEDULES["flash2"], Attention(8192, 64), Tiling(32, 16)
+        event_file.write_events(lambda emit: event_file.emit_events(*run, wrap(emit)), str(tmp_path / "t.csv"), "csv")
+        return process_time() - begin
+
+    assert 3 * seconds(lambda emit: emit) < seconds(lambda emit: lambda event: emit(event))
