@@ -9,6 +9,7 @@ from paths import DOCS
 from iosim import Attention
 from iosim.distributed.across import Across
 from iosim.distributed.floors import floor_across
+from iosim.distributed.schedules import SCHEMES
 from iosim.masks import parse_mask
 
 PAGE = (DOCS / "distributed.md").read_text()
@@ -32,6 +33,41 @@ def test_the_first_table(name):
     cells = [f"{n:,}" for n in (*words, found.mean_received_words.numerator)]
     assert f"| {name} | " + " | ".join(cells) + f" | {found.theorem} |" in PAGE
     assert found.mean_received_words == min(words), "one of the three is optimal"
+
+
+def words_of(name, problem, ranks, **split):
+    """The mean words of a GPU in a scheme of iosim, without log-sum-exp."""
+    found = [t for t in SCHEMES[name].splits(problem, ranks) if all(getattr(t, k) == n for k, n in split.items())]
+    (words,) = (sum(n for tensor, n in SCHEMES[name].words(t).items() if tensor != "LSEpart") for t in found)
+    return words // ranks
+
+
+def best_of(problem, ranks):
+    """The least mean words of all schemes of iosim for a problem."""
+    every = ((name, t) for name, one in SCHEMES.items() for t in one.splits(problem, ranks))
+    return min(sum(n for k, n in SCHEMES[name].words(t).items() if k != "LSEpart") for name, t in every) // ranks
+
+
+def test_the_three_clusters():
+    node = EXAMPLES["131,072 tokens, 8 GPUs, 32 query and 8 KV heads"]
+    many, cached = Attention(2**20, 128, heads=32, kv_heads=8), Attention(1, 128, Nk=2**20, heads=64, kv_heads=8)
+    rows = [
+        (words_of("ulysses", node, 8), ring(node, 8) // 8, floor_across(node, 8), node, 8),
+        (words_of("usp", many, 64, apart=8), ring(many, 64) // 64, floor_across(many, 64, balanced=True), many, 64),
+        (words_of("gathered-q", cached, 8), ring(cached, 8) // 8, floor_across(cached, 8, layout="decode"), cached, 8),
+    ]
+    for best, by_ring, floor, problem, ranks in rows:
+        assert best == best_of(problem, ranks), "no scheme of iosim moves fewer"
+        assert f"| {best:,} | {by_ring:,} | {-(-floor.received_words // ranks):,} |" in PAGE
+
+
+def test_the_first_cluster_with_a_causal_mask():
+    problem = Attention(131072, 128, heads=32, kv_heads=8, mask=parse_mask("causal"))
+    pairs = Across(problem, 8).hops.pairs
+    assert f"receives {words_of('ring-needed', problem, 8):,} words, fewer than Ulysses" in FLAT
+    assert words_of("ring-needed", problem, 8) < words_of("ulysses", problem, 8)
+    assert f"is {100 * sum(pairs) / (8 * max(pairs)):.0f} % of the largest" in FLAT
+    assert f"these blocks is {floor_across(problem, 8).mean_received_words.numerator:,}." in FLAT
 
 
 def test_the_number_by_hand():

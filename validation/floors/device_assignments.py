@@ -19,8 +19,8 @@ class Assignment:
     """
 
     def __init__(self, N: int, Nk: int, p: int, d: int, dv: int, homes: tuple[Home, Home] | None,
-                 visible: Callable[[int, int], bool]) -> None:  # fmt: skip
-        self.p, self.d, self.dv, self.homes = p, d, dv, homes
+                 visible: Callable[[int, int], bool], level: bool) -> None:  # fmt: skip
+        self.p, self.d, self.dv, self.homes, self.level = p, d, dv, homes, level
         self.pairs = [(i, j) for i in range(N) for j in range(Nk) if visible(i, j)]
         alone = {i for i in range(N) if sum(a == i for a, _ in self.pairs) == 1}  # their p is 1 without a score
         self.scored = {pair for pair in self.pairs if pair[0] not in alone}
@@ -83,9 +83,12 @@ def starts(one: Assignment, N: int, Nk: int, r: random.Random) -> dict[str, Call
     found: dict[str, Callable[[int, int], int]] = {"random": lambda i, j: dealt[i, j]}
     if not one.homes:
         found["rows"] = lambda i, j: one.pairs.index((i, j)) * p // len(one.pairs)
-    for a in (a for a in range(1, p + 1) if p % a == 0):
-        b = p // a
-        found[f"mesh {a} x {b}"] = lambda i, j, a=a, b=b: i * a // N * b + j * b // Nk
+    for b in (b for b in range(1, p + 1) if p % b == 0):
+        name = f"mesh {p // b} x {b}"
+        if one.homes:  # a device has its own rows and keys among those of its row and column
+            found[name] = lambda i, j, b=b: one.homes[0](i) // b * b + one.homes[1](j) % b
+        else:
+            found[name] = lambda i, j, b=b: i * (p // b) // N * b + j * b // Nk
     if one.homes:
         found |= {"ring": lambda i, j: one.homes[0](i), "pass Q": lambda i, j: one.homes[1](j)}
         found["one device"] = lambda i, j: 0
@@ -93,14 +96,14 @@ def starts(one: Assignment, N: int, Nk: int, r: random.Random) -> dict[str, Call
 
 
 def anneal(one: Assignment, start: Callable[[int, int], int], turns: int, r: random.Random) -> int:
-    """The least cost that annealing finds. Without homes all moves are swaps, so work stays as it was at the start."""
+    """The least cost that annealing finds. With level work all moves are swaps, so it stays as it was at the start."""
     for pair in one.pairs:
         t = start(*pair)
         one.put(pair, t, [t] * one.dv)
     least = one.cost
     for turn in range(turns):
         heat = 3.0 * (1 - turn / turns) + 0.05
-        undo = swap(one, r) if one.homes is None else move(one, r)
+        undo = swap(one, r) if one.level else move(one, r)
         before = undo.pop()[0]
         if one.cost > before and r.random() >= exp((before - one.cost) / heat):
             for pair, u, ts in reversed(undo):

@@ -6,6 +6,7 @@ and partial results straight to the device of their sum. The optimum is an upper
 it must not be below a floor.
 
     forward(tiny)           homes fixed: P3 and the causal floors
+    balanced(tiny, most)    the same with at most `most` products a device: P4
     free(tiny, most)        any homes, at most `most` products a device: P1
     step(tiny)              forward and backward in one run, d = dv = 1: P3s
     meeting(homes, ...)     the set lemma
@@ -144,13 +145,18 @@ def forward(one: Tiny, seconds: float = 60) -> tuple[int, int]:
     return forward_program(one)[0].solve(seconds)
 
 
+def balanced(one: Tiny, most: int, seconds: float = 60) -> tuple[int, int]:
+    """The same if each device computes at most `most` products p v."""
+    program, products = forward_program(one)
+    for t in range(one.p):
+        program.at_least([(-1, product[t]) for product in products], -most)
+    return program.solve(seconds)
+
+
 def free(one: Tiny, most: int, seconds: float = 60) -> tuple[int, int]:
     """The same for any homes, if each device computes at most `most` products p v. Each input word lies on one of the
     devices that use it, and each output word ends on one that adds to it, so one of its words costs nothing."""
-    program, products = forward_program(one._replace(home_q=lambda i: -1, home_k=lambda j: -1))
-    for t in range(one.p):
-        program.at_least([(-1, product[t]) for product in products], -most)
-    least, bound = program.solve(seconds)
+    least, bound = balanced(one._replace(home_q=lambda i: -1, home_k=lambda j: -1), most, seconds)
     once = (one.N + one.Nk) * (one.d + one.dv)
     return least - once, bound - once
 

@@ -48,6 +48,13 @@ def p3(p: int, rows: int, keys: int, alpha: int, beta: int) -> int:
     return holds * (p - 1) * min(p * beta * keys, p * alpha * rows, alpha * rows + beta * keys)
 
 
+def p4(p: int, rows: int, keys: int, width: int) -> int:
+    """One problem, dv <= d; `rows` and `keys` of one device."""
+    m = max(rows, keys)
+    square = (2 * p * width) ** 2 * ((p - 1) * rows * keys + m * m)
+    return (isqrt(square - 1) + 1 - 2 * p * width * m) * (m >= width)
+
+
 def causal(layout: str, p: int, n: int, alpha: int, beta: int) -> int:
     """One query head a KV head, n tokens on each device."""
     if layout == "zigzag":
@@ -69,6 +76,7 @@ def home(layout: str, tokens: int, p: int) -> Callable[[int], int]:
     half = max(1, tokens // (2 * p))
     return {
         "blocks": lambda i: i * p // tokens,
+        "balanced": lambda i: i * p // tokens,
         "zigzag": lambda i: min(i // half, 2 * p - 1 - i // half),
         "striped": lambda i: i % p,
     }[layout]
@@ -78,7 +86,9 @@ MASKS: dict[str, Callable[[int, int], bool]] = {"dense": lambda i, j: True, "cau
 
 
 def fixed_floor(which: str, layout: str, mask: str, N: int, Nk: int, p: int, d: int, dv: int) -> tuple[str, int]:
-    """(theorem, floor) for rows and keys with homes, without balance."""
+    """(theorem, floor) for rows and keys with homes; without balance, unless the layout is `balanced`."""
+    if layout == "balanced":
+        return "P4", p4(p, N // p, Nk // p, d + dv)
     alpha, beta = {
         "forward": (d + dv, d + dv),
         "backward": (2 * d + dv, 2 * d + 2 * dv),
@@ -109,6 +119,8 @@ PROGRAMS = [
     ("step", "blocks", "dense", 8, 8, 2, 1, 1), ("step", "blocks", "dense", 12, 12, 3, 1, 1),
     ("step", "blocks", "dense", 8, 4, 2, 1, 1), ("backward", "blocks", "dense", 8, 8, 2, 1, 1),
     ("backward", "blocks", "dense", 6, 6, 2, 1, 1), ("backward", "blocks", "dense", 9, 9, 3, 1, 1),
+    ("forward", "balanced", "dense", 4, 4, 2, 1, 1), ("forward", "balanced", "dense", 6, 6, 3, 1, 1),
+    ("forward", "balanced", "dense", 9, 6, 3, 1, 1), ("forward", "balanced", "dense", 12, 6, 3, 1, 1),
     ("forward", "free", "dense", 4, 4, 2, 1, 1), ("forward", "free", "dense", 4, 6, 2, 1, 1),
     ("forward", "free", "dense", 6, 6, 2, 1, 1),
 ]  # fmt: skip
@@ -123,11 +135,20 @@ BLOCKS = [
     (8, 40, 4, 1, 1), (24, 12, 3, 2, 2), (12, 24, 3, 2, 2), (15, 20, 5, 2, 2), (14, 14, 7, 1, 1), (16, 32, 8, 1, 1),
     (21, 21, 3, 4, 3), (18, 18, 3, 3, 2), (30, 30, 5, 3, 3),
 ]  # fmt: skip
+BALANCED = [
+    (8, 8, 4, 1, 1),
+    (16, 16, 4, 2, 2),
+    (18, 18, 9, 1, 1),
+    (32, 16, 8, 1, 1),
+    (16, 16, 8, 1, 1),
+    (36, 36, 9, 2, 2),
+]
 CAUSAL = [(12, 2, 1, 1), (12, 3, 1, 1), (24, 3, 2, 2), (16, 4, 1, 1), (20, 5, 1, 1)]
 ANNEALED = [
     *(("forward", "free", "dense", *sizes) for sizes in FREE),
     *(("forward", "free", "causal", N, N, *sizes) for N, *sizes in FREE_CAUSAL),
     *(("forward", "blocks", "dense", *sizes) for sizes in BLOCKS),
+    *(("forward", "balanced", "dense", *sizes) for sizes in BALANCED),
     *(("forward", layout, "causal", N, N, p, d, dv)
       for N, p, d, dv in CAUSAL for layout in ("blocks", "zigzag", "striped") if N % (2 * p) == 0),
 ]  # fmt: skip
@@ -163,7 +184,9 @@ def by_program(one: tuple, seconds: float = 120) -> dict:
         most = -(-N * Nk * dv // p)
         words, proven = programs.free(tiny, most, seconds)
         return row("program", one, "P1", free_floor(mask, N, Nk, d, dv, Fraction(most, dv)), words, proven)
-    if which == "forward":
+    if layout == "balanced":
+        words, proven = programs.balanced(tiny, N * Nk * dv // p, seconds)
+    elif which == "forward":
         words, proven = programs.forward(tiny, seconds)
     else:
         words, proven = programs.step(tiny, which == "backward", seconds)
@@ -174,14 +197,15 @@ def by_annealing(one: tuple, turns: int = 20_000, seed: int = 1) -> dict:
     """The row of an instance whose assignment is annealed, from all starts."""
     _, layout, mask, N, Nk, p, d, dv = one
     homes = None if layout == "free" else (home(layout, N, p), home(layout, Nk, p))
+    level = layout in ("free", "balanced")
     r, best, most = random.Random(seed), 10**9, 0
 
     def fresh() -> device_assignments.Assignment:
-        return device_assignments.Assignment(N, Nk, p, d, dv, homes, MASKS[mask])
+        return device_assignments.Assignment(N, Nk, p, d, dv, homes, MASKS[mask], level)
 
     for start in device_assignments.starts(fresh(), N, Nk, r).values():
         found = fresh()
-        if homes is None and not even(found, start):
+        if level and not even(found, start):
             continue
         best = min(best, device_assignments.anneal(found, start, turns, r))
         most = device_assignments.largest_share(found)
