@@ -25,6 +25,7 @@ _WHERE = {
     "roofline": "studies.roofline",
     "training": "studies.training",
     "memory": "studies.memory",
+    "links": "distributed.answer",
     "mask": "masks.picture",
     "check": "studies.numeric_check",
     "trace": "tracing.events",
@@ -47,6 +48,7 @@ _WHERE = {
     "Fastest": "studies.fastest",
     "Roofline": "studies.roofline",
     "Training": "studies.training",
+    "Links": "distributed.answer",
     "Checks": "studies.numeric_check",
     "Events": "tracing.events",
     "Picture": "pictures.picture",
@@ -91,6 +93,8 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .counting.floors import floor as floor
     from .counting.report import Report as Report
     from .counting.result import Result as Result
+    from .distributed.answer import Links as Links
+    from .distributed.answer import links as links
     from .errors import InputError as InputError
     from .errors import IosimError as IosimError
     from .kernels.explain import Explained as Explained

@@ -29,6 +29,8 @@ COUNT_KEYS = (
 )
 L2 = "l2_bytes"  # 0 or absent: a chip without one
 REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
+LINK, NETWORK = "link_bytes_per_second", "network_bytes_per_second"  # a GPU receives at most so much, if stated
+OPTIONAL = (REGISTERS, LINK, NETWORK)
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
@@ -59,7 +61,9 @@ class Hardware:
     `flops_per_second` holds the peak rate of dense matrix products for each element type that has one, and the rate of
     exponentials as `exp`. Of a calibrated GPU it is the highest rate that was measured with any instruction: what no
     kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `l2_bytes` is 0 for a chip without
-    an L2. `sources` says where numbers were found. `measured` is what `iosim calibrate` found; None for a preset from
+    an L2. `link_bytes_per_second` is what one GPU can receive from the others of its node, and
+    `network_bytes_per_second` from other nodes: one direction, None if it is not known. `sources` says where numbers
+    were found. `measured` is what `iosim calibrate` found; None for a preset from
     data sheets.
     """
 
@@ -74,6 +78,8 @@ class Hardware:
     sources: Mapping[str, str]
     measured: Toml | None = None
     registers_per_sm_bytes: int | None = None
+    link_bytes_per_second: int | None = None
+    network_bytes_per_second: int | None = None
 
     @property
     def sram_bytes(self) -> int:
@@ -176,17 +182,17 @@ def measured_as(name: str) -> Hardware | None:
 def read_hardware(path: Path) -> Hardware:
     """The GPU of a TOML file. InputError for a key or a value that is not allowed, and for all keys that are missing.
 
-    A file may leave out `l2_bytes`, `registers_per_sm_bytes` and `sources`.
+    A file may leave out `l2_bytes`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
-    _keys(str(path), data, (*KEYS, L2, REGISTERS, "sources", MEASURED), required=KEYS)
+    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, "sources", MEASURED), required=KEYS)
     data = {L2: 0, "sources": {}, **data}
     measured = data.get(MEASURED)
     if measured is not None:
         _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
-    for key in (*COUNT_KEYS, *([REGISTERS] if REGISTERS in data else [])):
+    for key in (*COUNT_KEYS, *(key for key in OPTIONAL if key in data)):
         _whole(f"{path}: {key}", data[key], least=0 if key == L2 and measured is None else 1)
     block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
     if block > sm:
@@ -226,7 +232,7 @@ def _rates(path: Path, data: Toml) -> Toml:
 
 def _sources(path: Path, data: Toml) -> dict[str, str]:
     """The sources that a file states, each checked."""
-    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", REGISTERS))
+    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL))
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{path}: sources.{key}", value, "the title of a document")
@@ -330,7 +336,7 @@ def numbers(name: str) -> Table:
     h = load(name)
     rows: list[Row] = [
         {"key": key, "value": getattr(h, key), "source": h.sources.get(key, UNSAID)}
-        for key in (*COUNT_KEYS, REGISTERS)
+        for key in (*COUNT_KEYS, *OPTIONAL)
         if getattr(h, key)
     ]
     source = h.sources.get("flops_per_second", UNSAID)

@@ -184,6 +184,23 @@ def format_bytes(size: int) -> str:
     return f"{size} B"
 
 
+_RATE = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kmgt]?)b?(?:/s)?", re.IGNORECASE)
+RATE_FACTOR = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+def parse_rate(text: str | int, where: str) -> int:
+    """The bytes a second of a bandwidth such as `450GB/s`, which is decimal; InputError for any other text."""
+    if isinstance(text, int) and not isinstance(text, bool) and 0 < text <= LARGEST_BYTES:
+        return text
+    match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match:
+        decimals = match[2] or ""
+        value, rest = divmod(int(match[1] + decimals) * RATE_FACTOR[match[3].lower()], 10 ** len(decimals))
+        if 0 < value <= LARGEST_BYTES and not rest:
+            return value
+    raise InputError(where, text, "bytes a second above 0, as 450GB or 50GB/s (decimal)")
+
+
 def format_rate(bytes_per_second: int | float) -> str:
     """A bandwidth, which is decimal as everybody writes it: `3.35 TB/s`. Sizes are binary."""
     for unit, factor in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):

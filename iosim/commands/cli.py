@@ -33,6 +33,7 @@ GROUPS = {
         "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
         "training": "Forward and backward together, and what is stored between them.",
         "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
+        "links": "Words between GPUs: ring, Ulysses, meshes and others, beside floors.",
         "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     },
     "Many answers": {

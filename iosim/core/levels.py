@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
 
 class Run(NamedTuple):
-    """A run at the level below: how often it happens, and what is run. `times` may be 0."""
+    """A run at the level below: how often it happens, and what is run. `times` may be 0. With a problem of arrays it is
+    one run for each element."""
 
     times: Size
     schedule: ScheduleLike
-    problem: Attention
+    problem: Attention[Size]
     tiling: Tiling
 
 
@@ -44,7 +45,7 @@ class Inside(Watcher):
         """{tensor: (words read, words written)}."""
         self.bytes: Size = 0
         """Bytes read and written."""
-        self._known: dict[tuple[object, ...], tuple[Traffic, int]] = {}
+        self._known: dict[tuple[object, ...], tuple[dict[str, tuple[int, int]], int]] = {}
 
     @property
     def total(self) -> Size:
@@ -56,20 +57,26 @@ class Inside(Watcher):
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         for run in self.below(self.machine, step, outputs, inputs):
-            traffic, moved = self._counted(run)
+            words, moved = self._counted(run)
             times = run.times * run.problem.instances
             self.bytes = self.bytes + times * moved
-            for name, (reads, writes) in traffic.tensors.items():
+            for name, (reads, writes) in words.items():
                 before = self.tensors.get(name, (0, 0))
                 self.tensors[name] = before[0] + times * reads, before[1] + times * writes
 
-    def _counted(self, run: Run) -> tuple[Traffic, int]:
-        """The traffic of one head of a run, and its bytes."""
-        key = run[1:]
+    def _counted(self, run: Run) -> tuple[dict[str, tuple[int, int]], int]:
+        """The words of one head of a run by tensor, and its bytes, summed over all elements of arrays."""
+        key = (run.schedule, run.tiling, repr(run.problem))
         if key not in self._known:
             traffic, p = Traffic(), run.problem
             machine = Folded(p, traffic).run(run.schedule, run.tiling)
-            widths = {name: p.hbm_bytes(machine.tensors[name]) for name in traffic.tensors}
-            moved = sum(int(r + w) * widths[name] for name, (r, w) in traffic.tensors.items())
-            self._known[key] = traffic, moved
+            many = 1 if isinstance(p.Nk, int) else len(p.Nk)
+            words = {name: (summed(r, many), summed(w, many)) for name, (r, w) in traffic.tensors.items()}
+            moved = sum((r + w) * p.hbm_bytes(machine.tensors[name]) for name, (r, w) in words.items())
+            self._known[key] = words, moved
         return self._known[key]
+
+
+def summed(words: Size, many: int) -> int:
+    """The sum over the elements of an array; of a number, over `many` equal ones."""
+    return words * many if isinstance(words, int) else int(words.sum())

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..core.dependent_tiles import Span
 from ..core.folded import occurring
-from ..core.problem import with_mask
-from .hops import Hops, hops_of
+from ..core.problem import DENSE, with_mask
+from .hops import Hops, Visit, hops_of, strip_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,9 +23,13 @@ if TYPE_CHECKING:
     from ..core.machine import Machine, Tile
     from ..core.problem import Attention
     from ..core.typing import Bools, BoundMask, Places, Size, SizeClasses
-    from .hops import Visit
 
     Start = Callable[[int], int]
+
+
+def size_of(x: Tile) -> int:
+    """The positions of a part of an axis, which are the same for all GPUs."""
+    return cast("int", x.extent)
 
 
 class Piece(Span):
@@ -244,6 +248,17 @@ class All:
 
     def array(self) -> Bools:
         return self.t.all_visible[self.rows.places][:, self.keys.places]
+
+    def visits(self, machine: Machine) -> Iterator[tuple[Size, Visit]]:
+        """(how often, visit) of the rows and keys. They are a part of the mask if the GPUs have all keys, in order;
+        else the schedule inside visits all of them."""
+        t, rows, keys = self.t, size_of(self.rows), size_of(self.keys)
+        if t.keys_apart > 1 or keys < t.problem.Nk or t.hops.strip is None:
+            yield from ((times, Visit(rows, keys, rows * keys, DENSE)) for times, _ in machine.occurrences())
+            return
+        low, high = t.hops.strip
+        for r in range(t.ranks) if machine.folded else [cast("Piece", self.rows).tile.start]:
+            yield 1, strip_visit(rows, keys, low + r * rows, high + r * rows)
 
 
 @dataclass(frozen=True)

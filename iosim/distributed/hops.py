@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE, with_mask
@@ -99,17 +99,25 @@ class Hops:
             return strip_visit(self.rows, self.keys, low - offset, high - offset)
         return self._at(s - r)
 
-    @property
+    @cached_property
     def _by_distance(self) -> bool:
         """Whether a visit follows from s - r alone."""
         return self.strip is not None and (self.rows == self.keys or self._dense)
 
-    @property
+    @cached_property
+    def _by_sign(self) -> bool:
+        """Whether a visit follows from the sign of s - r alone: without a mask, and under a causal one."""
+        p = self.problem
+        return self._by_distance and (self._dense or (self.strip == (-p.N, 0) and self.rows == self.keys))
+
+    @cached_property
     def _dense(self) -> bool:
         return self.problem.mask is DENSE
 
     def _at(self, distance: int) -> Visit:
         """The visit of GPUs r and s = r + distance."""
+        if self._by_sign:
+            distance = (distance > 0) - (distance < 0)
         if distance not in self._known:
             self._known[distance] = LAYOUT[self.layout](self, distance)
         return self._known[distance]
@@ -139,7 +147,7 @@ class Hops:
 
     def _all(self) -> Iterator[tuple[int, Visit, bool]]:
         R = self.ring
-        if self._by_distance and (self._dense or self.layout == "zigzag"):  # only the sign of s - r matters
+        if self._by_sign:
             yield R, self._at(0), False
             if R > 1:
                 yield R * (R - 1) // 2, self._at(-1), True
@@ -161,29 +169,60 @@ class Hops:
     @cached_property
     def pairs(self) -> list[int]:
         """The visible pairs of each GPU: its work."""
-        R = self.ring
-        if self._by_distance and self._dense:
-            return [R * self._at(0).pairs] * R
-        if self._by_distance and self.layout == "zigzag":
-            own, early, late = (self._at(distance).pairs for distance in (0, -1, 1))
-            return [own + r * early + (R - 1 - r) * late for r in range(R)]
         return self._summed("pairs")
 
     @cached_property
     def needed(self) -> list[int]:
         """The keys of other GPUs that the rows of each GPU see."""
+        return [total - self.visit(r, r).keys for r, total in enumerate(self._summed("keys"))]
+
+    @cached_property
+    def pairs_of_keys(self) -> list[int]:
+        """The visible pairs of all rows with the keys of each GPU."""
+        if self._by_sign:
+            early, own, late = (self._at(distance).pairs for distance in (-1, 0, 1))
+            return [own + (self.ring - 1 - s) * early + s * late for s in range(self.ring)]
+        if self._by_distance:  # the visit of r and s is that of the last GPU - s and - r
+            return self.pairs[::-1]
+        R = range(self.ring)
+        return [sum(self.visit(r, s).pairs for r in R) for s in R]
+
+    def pairs_of_columns(self, r: int, columns: int) -> list[int]:
+        """The visible pairs of the rows of GPU r with the keys of the GPUs j, j + columns, ..., for each j below
+        `columns`."""
         R = self.ring
-        if self._by_distance and (self._dense or self.layout == "zigzag"):
-            early, late = (self._at(distance).keys for distance in (-1, 1)) if R > 1 else (0, 0)
-            return [r * early + (R - 1 - r) * late for r in range(R)]
-        total = self._summed("keys")
-        return [total[r] - self.visit(r, r).keys for r in range(R)]
+        if not self._by_distance:
+            return [sum(self.visit(r, s).pairs for s in range(j, R, columns)) for j in range(columns)]
+        before = self._before(columns)
+        found = []
+        for j in range(columns):
+            first, last = j, j + (R - 1 - j) // columns * columns
+            found.append(before[last - r + R + columns] - before[first - r + R])
+        return found
+
+    def _before(self, step: int) -> list[int]:
+        """For each distance from -R on, shifted by R: the pairs of all visits `step`, 2 `step`, ... below it."""
+        if step not in self._sums:
+            R = self.ring
+            sums = [0] * (2 * R + step)
+            for place in range(step, 2 * R + step):
+                distance = place - R - step
+                sums[place] = sums[place - step] + (self._at(distance).pairs if abs(distance) < R else 0)
+            self._sums[step] = sums
+        return self._sums[step]
+
+    @cached_property
+    def _sums(self) -> dict[int, list[int]]:
+        return {}
 
     def _summed(self, field: str) -> list[int]:
         """A number of each visit, summed over the visits of each GPU."""
         R = self.ring
         if not self._by_distance:
             return [sum(getattr(visit, field) for visit in self.of_row(r)) for r in range(R)]
+        if self._by_sign:
+            early, own, late = (getattr(self._at(distance), field) for distance in (-1, 0, 1))
+            return [r * early + own + (R - 1 - r) * late for r in range(R)]
         before = [0]
         for distance in range(1 - R, R):
             before.append(before[-1] + getattr(self._at(distance), field))
@@ -273,6 +312,7 @@ def in_zigzag(hops: Hops, distance: int) -> Visit:
 LAYOUT = {"blocks": in_blocks, "striped": in_stripes, "zigzag": in_zigzag}
 
 
+@lru_cache(maxsize=256)
 def hops_of(problem: Attention, ring: int, layout: str) -> Hops:
     """The visits of a ring. Only zigzag needs a mask that it is made for; any other is looked at pair by pair."""
     N, Nk = problem.N, problem.Nk

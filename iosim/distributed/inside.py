@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..core.machine import Block, Machine, Tile
-    from ..core.typing import Arrays, Bools, Input, Size, Step, Words
+    from ..core.typing import Arrays, Bools, Input, Mask, Size, Step, Words
     from .across import Across
     from .hops import Visit
 
     Runs = Callable[["Below", Schedule, Machine, tuple[Block, ...], tuple[Input, ...]], Iterator[Run]]
 
+WORTH_AN_ARRAY = 16  # visits that differ in their keys alone
 STATE = {
     "O": Tensor(("N", "dv"), "state", 0.0),
     "l": Tensor(("N",), "state", 0.0),
@@ -216,16 +217,20 @@ class Below:
     def visits(
         self, schedule: Schedule, machine: Machine, outputs: tuple[Block, ...], inputs: tuple[Input, ...]
     ) -> Iterator[Run]:
-        """The runs of a visit: one for each class of visits in which something is visible."""
+        """The runs of a visit: one for each class of visits in which something is visible. All have the tiles that are
+        best for the largest."""
         heads, kv_heads = (size_of(cast("Block", x).shape[1]) for x in inputs[:2])
-        for times, visit in self._visits(machine, inputs[-1]):
-            if visit.rows:
-                p = self._problem(visit.rows, visit.keys, heads, kv_heads)
-                yield Run(times, schedule, replace(p, mask=visit.mask), self._tiles(schedule, p))
+        found = [(times, visit) for times, visit in self._visits(machine, inputs[-1]) if visit.rows]
+        if found:
+            largest = max((visit for _, visit in found), key=lambda visit: (visit.rows * visit.keys, visit.rows))
+            tiles = self._tiles(schedule, self._problem(largest.rows, largest.keys, heads, kv_heads))
+        for times, rows, keys, mask in together(found):
+            p = self._problem(rows, keys, heads, kv_heads)
+            yield Run(times, schedule, with_mask(p, mask), tiles)
 
-    def _problem(self, rows: int, keys: int, heads: int, kv_heads: int) -> Attention:
+    def _problem(self, rows: int, keys: Size, heads: int, kv_heads: int) -> Attention:
         """The problem of a visit without its mask."""
-        return replace(with_mask(self.t.problem), N=rows, Nk=keys, heads=heads, kv_heads=kv_heads, batch=1)
+        return replace(with_mask(self.t.problem), N=rows, Nk=cast("int", keys), heads=heads, kv_heads=kv_heads, batch=1)
 
     def _tiles(self, schedule: Schedule, p: Attention) -> Tiling:
         """The best tiles for a visit without its mask. InputError if none fit."""
@@ -236,22 +241,36 @@ class Below:
 
     def _visits(self, machine: Machine, part: Input) -> Iterator[tuple[Size, Visit]]:
         """How often, and which visits, an event stands for."""
-        from .hops import Visit
-
         hops = self.t.hops
         if isinstance(part, Part):
             for times, sizes in machine.occurrences(part.kind):
                 yield times, hops.others[cast("int", sizes[part.kind])][1]
         elif isinstance(part, All):
-            rows, keys = part.rows.extent, part.keys.extent
-            for times, _ in machine.occurrences():
-                yield times, Visit(cast("int", rows), cast("int", keys), 0, with_mask(self.t.problem).mask)
+            yield from part.visits(machine)
         elif isinstance(part, Own):
             if machine.folded:
                 yield from ((self.t.apart * times, visit) for times, visit in hops.own)
             else:
                 r = part.here.start // self.t.apart
                 yield 1, hops.visit(r, r)
+
+
+def together(visits: list[tuple[Size, Visit]]) -> list[tuple[Size, int, Size, Mask]]:
+    """(times, rows, keys, mask) of visits. Many that differ in the number of keys alone are one, with an array of
+    Python's integers."""
+    alike: dict[tuple[Size, int, str], list[Visit]] = {}
+    for times, visit in visits:
+        alike.setdefault((times, visit.rows, str(visit.mask)), []).append(visit)
+    found: list[tuple[Size, int, Size, Mask]] = []
+    for (times, rows, _), several in alike.items():
+        if len(several) < WORTH_AN_ARRAY:
+            found += [(times, rows, visit.keys, visit.mask) for visit in several]
+            continue
+        import numpy as np
+
+        keys = np.array([visit.keys for visit in several], object)
+        found.append((times, rows, keys, several[0].mask))
+    return found
 
 
 @lru_cache(maxsize=4096)

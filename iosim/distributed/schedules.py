@@ -1,24 +1,25 @@
-"""The schedules of attention across GPUs: their texts, their words and their room by hand, and where they come from."""
+"""The schedules of attention across GPUs: their texts, what is known of them by hand, and where they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
-from . import texts
+from ..errors import InputError, suggestion
+from . import by_hand, texts
 from .across import Across
+from .by_hand import ByHand
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.typing import Size
     from .texts import Text
 
-    WordsOf = Callable[[Across], dict[str, int]]
-    RoomOf = Callable[[Across], int]
+    Splits = Callable[[Attention, int], list[Across]]
 
 
 ROWS, KEYS = ("N", "heads"), ("Nk", "kv_heads")
@@ -56,24 +57,33 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class Scheme:
-    """A way to do attention across GPUs. `words` and `room` are by hand, never from the text.
-
-    `words(t)` are the words received over all GPUs for one sequence, by tensor. `room(t)` is the most words in the
-    memory of a GPU at one time.
-    """
+    """A way to do attention across GPUs."""
 
     name: str
     text: Text
     summary: str
     source: str
-    words: WordsOf
-    room: RoomOf
+    by_hand: ByHand
+    """Its words and its room, by hand."""
+    splits: Splits
+    """`splits(p, ranks)`: the ways to split the problem that it may use. InputError if it cannot."""
+    shape: str
+    """How GPUs divide the work, in names of `Across`."""
     layout: str = "blocks"
-    """Where the tokens lie: a name of `iosim.links.floors.LAYOUTS`."""
-    splits: Callable[[Attention, int], list[Across]] = field(default=lambda p, ranks: [Across(p, ranks)])
-    """The ways to split the problem that it may use; none if it cannot."""
+    """Where the tokens lie: blocks, zigzag or striped; in decoding `decode`, where one GPU has all queries, or `heads`,
+    where each GPU has some heads of all queries."""
     parts: Callable[[Across], int] = lambda t: 1
     """GPUs whose partial results of a row are kept."""
+
+    def split(self, t: Across) -> str:
+        """How the GPUs divide the work, as `heads 4 x ring 2`."""
+        names = ("ranks", "apart", "ring", "rows_apart", "keys_apart")
+        return self.shape.format(**{name: getattr(t, name) for name in names})
+
+    def floor_layout(self, t: Across) -> str:
+        """The layout as the floors name it. If each GPU has whole KV heads, all rows of a problem are on one GPU."""
+        whole = t.problem.kv_heads % t.ranks == 0
+        return self.layout if self.layout != "heads" else "decode" if whole else "free"
 
     def bind(self, t: Across) -> Bound:
         """The text for a split, as machines run it."""
@@ -84,99 +94,26 @@ class Scheme:
         return Tiling(t.n or 1, t.nk)
 
 
-# ---------------------------------------------------------------- by hand
-
-
-def width(p: Attention) -> dict[str, int]:
-    """The words of a key's row, by tensor; V is in K if it is latent."""
-    return {"K": p.d} if p.latent else {"K": p.d, "V": p.dv}
-
-
-def pass_kv_words(t: Across, needed: bool = False, last_hop: bool = False) -> dict[str, int]:
-    """Each GPU receives all keys but its own, of the KV heads that it works on: Nk (P - 1) in all. It receives Q of its
-    heads from the other u - 1 GPUs of its group, and O of its tokens back from them.
-
-    The keys of the other groups are (P - u) Nk of these. With `needed` they are those that a mask shows.
-    """
-    p, u = t.problem, t.apart
-    keys = p.Nk * (u - 1) + (u * sum(t.hops.needed) if needed else p.Nk * (t.ranks - u))
-    keys += p.Nk * u if last_hop and t.ring > 1 else 0
-    exchanged = p.N * (u - 1) * (p.heads // u)
-    return {
-        "Q": exchanged * p.d,
-        **{name: keys * t.kv_heads * words for name, words in width(p).items()},
-        "Oheads": exchanged * p.dv,
-    }
-
-
-def pass_kv_room(t: Across, needed: bool = False) -> int:
-    """Q, O, l and m of N / P tokens with all heads, or of as many words of other tokens; two shards of K and V: the own
-    one and the one that came."""
-    p = t.problem
-    shard = t.apart * t.nk
-    most = max((visit.keys for _, visit in t.hops.others), default=0) if needed else shard * (t.ring > 1)
-    return t.n * p.heads * (p.d + p.dv + 2) + (shard + most) * t.kv_heads * sum(width(p).values())
-
-
-def mesh_words(t: Across) -> dict[str, int]:
-    """Each GPU gathers the queries of the b - 1 others of its row and the keys of the a - 1 others of its column, and
-    receives b - 1 partial results of its own rows."""
-    p, a, b = t.problem, t.rows_apart, t.keys_apart
-    rows = p.N * (b - 1) * p.heads
-    keys = {name: p.Nk * (a - 1) * p.kv_heads * words for name, words in width(p).items()}
-    return {"Q": rows * p.d, **keys, "Opart": rows * p.dv, "LSEpart": rows}
-
-
-def mesh_room(t: Across) -> int:
-    """Queries and state of a row, keys of a column; then three partial results or two."""
-    p, a, b = t.problem, t.rows_apart, t.keys_apart
-    gathered = b * t.n * p.heads * (p.d + p.dv + 2) + a * t.nk * p.kv_heads * sum(width(p).values())
-    return max(gathered, merging_room(p, t.n * p.heads))
-
-
-def merging_room(p: Attention, rows: int) -> int:
-    """O, l and m, and one partial result with its LSE."""
-    return rows * (2 * p.dv + 3)
-
-
-def pass_q_words(t: Across) -> dict[str, int]:
-    """Every row goes to P - 1 other GPUs, and P - 1 partial results of it come back."""
-    p, rows = t.problem, t.problem.N * (t.ranks - 1) * t.problem.heads
-    return {"Q": rows * p.d, "Opart": rows * p.dv, "LSEpart": rows}
-
-
-def pass_q_room(t: Across) -> int:
-    """Own keys and own queries, and the queries that came, with O, l and m."""
-    p, rows = t.problem, t.n * t.problem.heads
-    own = t.nk * p.kv_heads * sum(width(p).values()) + rows * p.d
-    came = rows * p.d * (t.ranks > 1)
-    return max(own + came + rows * (p.dv + 2), merging_room(p, rows))
-
-
-def decode_words(t: Across) -> dict[str, int]:
-    """P - 1 GPUs receive each row, or P - 1 shares of each row are received; as many partial results are merged."""
-    return pass_q_words(t)
-
-
-def decode_room(t: Across) -> int:
-    """All queries with O, l and m, and the own keys; then the partial results of the heads that are merged here."""
-    p = t.problem
-    gathered = p.N * p.heads * (p.d + p.dv + 2) + t.nk * p.kv_heads * sum(width(p).values())
-    return max(gathered, merging_room(p, p.N * t.heads))
-
-
 # ---------------------------------------------------------------- the ways to split a problem
 
 
-def divides(p: Attention, ranks: int, pieces: int = 1) -> bool:
-    """Whether the tokens are `pieces` equal pieces for each GPU."""
-    return p.N % (ranks * pieces) == p.Nk % (ranks * pieces) == 0
+def check_tokens(p: Attention, ranks: int, pieces: int = 1, queries: bool = True) -> None:
+    """Raise InputError unless each GPU has `pieces` equal pieces of the tokens, or of the keys alone."""
+    for name, length in (("N", p.N), ("Nk", p.Nk)) if queries else (("Nk", p.Nk),):
+        if ranks > length:
+            raise InputError("--ranks", ranks, f"at most {name} = {length}", "each GPU needs a token")
+        if length % (ranks * pieces):
+            allowed = f"a divisor of {name} = {length}" if pieces == 1 else f"a divisor of {name} / {pieces}"
+            raise InputError(
+                "--ranks", ranks, f"{allowed}, so that each GPU has as many tokens", near(ranks, length // pieces)
+            )
 
 
-def ring_splits(layout: str, p: Attention, ranks: int) -> list[Across]:
-    """The one ring of all GPUs."""
-    pieces = 2 if layout == "zigzag" else 1
-    return [Across(p, ranks, layout=layout)] if divides(p, ranks, pieces) else []
+def near(ranks: int, length: int) -> str:
+    """The hint with the divisors of a length that are next to a number of GPUs."""
+    below = next((n for n in range(min(ranks, length), 0, -1) if length % n == 0), None)
+    above = next((n for n in range(ranks + 1, min(2 * ranks, length) + 1) if length % n == 0), None)
+    return f"as {' or '.join(str(n) for n in (below, above) if n)}"
 
 
 def heads_divide(p: Attention, apart: int) -> bool:
@@ -184,42 +121,79 @@ def heads_divide(p: Attention, apart: int) -> bool:
     return p.heads % apart == 0 and (p.kv_heads % apart == 0 or apart % p.kv_heads == 0)
 
 
+def ring_splits(layout: str, p: Attention, ranks: int) -> list[Across]:
+    """The one ring of all GPUs."""
+    check_tokens(p, ranks, 2 if layout == "zigzag" else 1)
+    return [Across(p, ranks, layout=layout)]
+
+
 def ulysses_splits(p: Attention, ranks: int) -> list[Across]:
     """The one group of all GPUs."""
-    return [Across(p, ranks, apart=ranks)] if divides(p, ranks) and heads_divide(p, ranks) else []
+    check_tokens(p, ranks)
+    if ranks > p.heads:
+        raise InputError("--ranks", ranks, f"at most --heads {p.heads} with ulysses", "usp takes rings of such groups")
+    if not heads_divide(p, ranks):
+        allowed = f"a divisor of --heads {p.heads} with ulysses, and a divisor or a multiple of --kv-heads {p.kv_heads}"
+        raise InputError("--ranks", ranks, allowed, "usp takes groups of some of the GPUs")
+    return [Across(p, ranks, apart=ranks)]
 
 
 def usp_splits(p: Attention, ranks: int) -> list[Across]:
     """Every split that is neither a ring nor a group of all GPUs."""
-    found = [u for u in range(2, ranks) if ranks % u == 0 and heads_divide(p, u) and divides(p, ranks)]
+    check_tokens(p, ranks)
+    found = [u for u in divisors(ranks) if heads_divide(p, u)]
+    if not found:
+        raise InputError("--ranks", ranks, f"u x r with usp, where u > 1 divides --heads {p.heads} and r > 1", "ring")
     return [Across(p, ranks, apart=u) for u in found]
 
 
 def mesh_splits(p: Attention, ranks: int) -> list[Across]:
     """Every mesh of at least two rows and columns."""
-    found = [b for b in range(2, ranks) if ranks % b == 0 and divides(p, ranks)]
+    check_tokens(p, ranks)
+    found = divisors(ranks)
+    if not found:
+        raise InputError("--ranks", ranks, "a x b with mesh, both above 1", "ring and pass-q take any number")
     return [Across(p, ranks, keys_apart=b) for b in found]
+
+
+def divisors(ranks: int) -> list[int]:
+    """The divisors of a number but 1 and itself."""
+    return [n for n in range(2, ranks) if ranks % n == 0]
 
 
 def gather_splits(p: Attention, ranks: int) -> list[Across]:
     """The mesh of one column: each GPU gathers all keys."""
-    return [Across(p, ranks)] if divides(p, ranks) else []
+    check_tokens(p, ranks)
+    return [Across(p, ranks)]
 
 
 def pass_q_splits(p: Attention, ranks: int) -> list[Across]:
     """The one ring of all GPUs, each with its part of the queries."""
-    return [Across(p, ranks, keys_apart=ranks)] if divides(p, ranks) else []
+    check_tokens(p, ranks)
+    return [Across(p, ranks, keys_apart=ranks)]
 
 
 def tree_splits(p: Attention, ranks: int) -> list[Across]:
     """The keys in equal parts."""
-    return [Across(p, ranks)] if p.Nk % ranks == 0 else []
+    check_tokens(p, ranks, queries=False)
+    return [Across(p, ranks)]
 
 
 def gathered_splits(p: Attention, ranks: int) -> list[Across]:
     """The keys and the query heads in equal parts."""
-    found = p.Nk % ranks == 0 and p.heads % ranks == 0
-    return [Across(p, ranks, apart=ranks, keys_apart=ranks)] if found else []
+    check_tokens(p, ranks, queries=False)
+    if p.heads % ranks:
+        allowed = f"a divisor of --heads {p.heads} with gathered-q: each GPU has as many heads of the queries"
+        raise InputError("--ranks", ranks, allowed, "tree has all queries on one GPU")
+    return [Across(p, ranks, apart=ranks, keys_apart=ranks)]
+
+
+def splits_of(scheme: Scheme, p: Attention, ranks: int) -> list[Across]:
+    """The ways to split a problem; none where the scheme refuses it."""
+    try:
+        return scheme.splits(p, ranks)
+    except InputError:
+        return []
 
 
 # ---------------------------------------------------------------- the schemes
@@ -238,101 +212,111 @@ def rings() -> list[Scheme]:
     """The rings that pass keys and values, by layout: all keys sent, or only those that a mask needs."""
     about = {"blocks": ("ring", RING), "zigzag": ("zigzag", LLAMA3), "striped": ("striped", STRIPED)}
     where = {"blocks": "in order", "zigzag": "with an early and a late chunk each", "striped": "in turn"}
+    text, needed = texts.pass_kv, partial(texts.pass_kv, needed=True)
     found = []
     for layout, (name, source) in about.items():
-        splits = partial(ring_splits, layout)
-        summary = f"keys go round, tokens lie {where[layout]}"
-        found.append(Scheme(name, texts.pass_kv, summary, source, pass_kv_words, pass_kv_room, layout, splits))
+        summary, splits = f"keys go round, tokens lie {where[layout]}", partial(ring_splits, layout)
+        found.append(Scheme(name, text, summary, source, by_hand.pass_kv(), splits, RING_SHAPE, layout))
     for layout, (name, source) in about.items():
-        found.append(
-            Scheme(
-                f"{name}-needed",
-                partial(texts.pass_kv, needed=True),
-                f"{name}, only the keys that a mask needs",
-                source,
-                partial(pass_kv_words, needed=True),
-                partial(pass_kv_room, needed=True),
-                layout,
-                partial(ring_splits, layout),
-            )
-        )
+        summary, splits = f"{name}, only the keys that a mask needs", partial(ring_splits, layout)
+        hand = by_hand.pass_kv(needed=True)
+        found.append(Scheme(f"{name}-needed", needed, summary, source, hand, splits, RING_SHAPE, layout))
     return found
 
 
-FORWARD = (
-    *rings(),
-    Scheme(
-        "ring-coded",
-        partial(texts.pass_kv, last_hop=True),
-        "ring that rotates P times, so that keys come home",
-        RING,
-        partial(pass_kv_words, last_hop=True),
-        pass_kv_room,
-        splits=partial(ring_splits, "blocks"),
-    ),
-    Scheme("all-gather", texts.mesh, "each GPU gathers all keys", LLAMA3, mesh_words, mesh_room, splits=gather_splits),
-    Scheme(
-        "pass-q",
-        texts.pass_q,
-        "queries go round, partial results go home",
-        PASS_Q,
-        pass_q_words,
-        pass_q_room,
-        splits=pass_q_splits,
-        parts=lambda t: t.ranks,
-    ),
-    Scheme(
-        "ulysses",
-        texts.pass_kv,
-        "tokens exchanged for heads",
-        ULYSSES,
-        pass_kv_words,
-        pass_kv_room,
-        splits=ulysses_splits,
-    ),
-    Scheme(
-        "usp",
-        texts.pass_kv,
-        "heads exchanged in groups, keys go round between them",
-        USP,
-        pass_kv_words,
-        pass_kv_room,
-        splits=usp_splits,
-    ),
-    Scheme(
-        "mesh",
-        texts.mesh,
-        "queries gathered along rows, keys along columns",
-        MESH,
-        mesh_words,
-        mesh_room,
-        splits=mesh_splits,
-        parts=lambda t: t.keys_apart,
-    ),
-)
-DECODE = (
-    Scheme(
-        "tree",
-        texts.tree,
-        "decoding: queries broadcast, partial results merged along a tree",
-        TREE,
-        decode_words,
-        decode_room,
-        "decode",
-        tree_splits,
-        lambda t: t.ranks,
-    ),
-    Scheme(
-        "gathered-q",
-        texts.gathered_queries,
-        "decoding: queries gathered, partial results summed and scattered; heads on all GPUs",
-        PASS_Q,
-        decode_words,
-        decode_room,
-        "free",
-        gathered_splits,
-        lambda t: t.ranks,
-    ),
-)
-SCHEMES = {scheme.name: scheme for scheme in (*FORWARD, *DECODE)}
+def all_gpus(t: Across) -> int:
+    """Every GPU keeps a partial result of every row."""
+    return t.ranks
+
+
+RING_SHAPE = "ring {ring}"
+CODED = "ring that rotates P times, so that keys come home"
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        *rings(),
+        Scheme(
+            "ring-coded",
+            partial(texts.pass_kv, last_hop=True),
+            CODED,
+            RING,
+            by_hand.pass_kv(last_hop=True),
+            partial(ring_splits, "blocks"),
+            RING_SHAPE,
+        ),
+        Scheme(
+            "all-gather", texts.mesh, "each GPU gathers all keys", LLAMA3, by_hand.MESH, gather_splits, "all {ranks}"
+        ),
+        Scheme(
+            "pass-q",
+            texts.pass_q,
+            "queries go round, partial results go home",
+            PASS_Q,
+            by_hand.PASS_Q,
+            pass_q_splits,
+            RING_SHAPE,
+            parts=all_gpus,
+        ),
+        Scheme(
+            "ulysses",
+            texts.pass_kv,
+            "tokens exchanged for heads",
+            ULYSSES,
+            by_hand.pass_kv(),
+            ulysses_splits,
+            "heads {apart}",
+        ),
+        Scheme(
+            "usp",
+            texts.pass_kv,
+            "heads exchanged in groups, keys go round between them",
+            USP,
+            by_hand.pass_kv(),
+            usp_splits,
+            "heads {apart} x ring {ring}",
+        ),
+        Scheme(
+            "mesh",
+            texts.mesh,
+            "queries gathered along rows, keys along columns",
+            MESH,
+            by_hand.MESH,
+            mesh_splits,
+            "{rows_apart} rows x {keys_apart} columns",
+            parts=lambda t: t.keys_apart,
+        ),
+        Scheme(
+            "tree",
+            texts.tree,
+            "decoding: queries broadcast, results merged along a tree",
+            TREE,
+            by_hand.TREE,
+            tree_splits,
+            "tree {ranks}",
+            "decode",
+            all_gpus,
+        ),
+        Scheme(
+            "gathered-q",
+            texts.gathered_queries,
+            "decoding: queries gathered, results merged and scattered",
+            PASS_Q,
+            by_hand.GATHERED,
+            gathered_splits,
+            "heads {ranks}",
+            "heads",
+            all_gpus,
+        ),
+    )
+}
 """All schemes by name, in the order of lists."""
+
+
+def find_schemes(names: str | Iterable[str]) -> list[Scheme]:
+    """The schemes of a text as `ring,ulysses`, or of several such texts, each once. InputError for an unknown name."""
+    texts = [names] if isinstance(names, str) else list(names)
+    given = [name.strip().lower() for text in texts for name in text.split(",")]
+    for name in given:
+        if name not in SCHEMES:
+            raise InputError("--schedule", name, ", ".join(SCHEMES), suggestion(name, SCHEMES))
+    return [SCHEMES[name] for name in dict.fromkeys(given)]

@@ -28,7 +28,7 @@ def problem_of(case):
 def words(name, problem, ranks):
     """Words that all ranks receive in a forward pass."""
     (split,) = SCHEMES[name].splits(problem, ranks)
-    return sum(SCHEMES[name].words(split).values())
+    return sum(SCHEMES[name].by_hand.words(split).values())
 
 
 def expected(case, which):

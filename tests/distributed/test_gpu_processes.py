@@ -27,7 +27,7 @@ def compare(P, masks):
     found = gpu_processes.run(cases, P)
     for (name, t, hbm), (o, moved), label in zip(cases, found, where, strict=True):
         np.testing.assert_allclose(o, attention_of_heads(hbm, t, SCHEMES[name]), atol=1e-12, err_msg=str(label))
-        assert sum(moved.values()) == BYTES * sum(SCHEMES[name].words(t).values()), label
+        assert sum(moved.values()) == BYTES * sum(SCHEMES[name].by_hand.words(t).values()), label
     return {name for name, _, _ in cases}
 
 

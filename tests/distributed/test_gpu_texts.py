@@ -1,12 +1,13 @@
 """The texts of attention across GPUs: numerics, words and room by hand, and folded == unrolled == numeric."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
-from gpu_texts import attention_of_heads, moved, numeric, runs, splits
+from gpu_texts import Recorder, attention_of_heads, moved, numeric, random_inputs, runs, splits, visible_to
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
 from iosim.core.unrolled import Unrolled
@@ -54,9 +55,9 @@ def test_three_ways_in_all_cases(name, mask):
 def compare_three_ways(scheme, t):
     (folded, room), (unrolled, _) = runs(scheme, t)
     hbm, traffic, o = numeric(scheme, t)
-    by_hand = {tensor: words for tensor, words in scheme.words(t).items() if words}
+    by_hand = {tensor: words for tensor, words in scheme.by_hand.words(t).items() if words}
     assert moved(folded) == moved(unrolled) == moved(traffic) == by_hand
-    assert room.peak_words == scheme.room(t)
+    assert room.peak_words == scheme.by_hand.room(t)
     np.testing.assert_allclose(o, attention_of_heads(hbm, t, scheme), atol=1e-12)
 
 
@@ -64,7 +65,7 @@ def test_words_of_papers():
     """The words received over P GPUs, for one sequence of S tokens: H query heads, G KV heads, w = d + dv."""
     S, d, dv, H, G, P = 240, 3, 2, 12, 4, 4
     sizes, w = {"N": S, "d": d, "dv": dv, "heads": H, "kv_heads": G}, d + dv
-    total = {name: [sum(SCHEMES[name].words(t).values()) for t in splits(name, P, **sizes)] for name in SCHEMES}
+    total = {name: [sum(SCHEMES[name].by_hand.words(t).values()) for t in splits(name, P, **sizes)] for name in SCHEMES}
     assert total["ring"] == total["zigzag"] == total["striped"] == total["all-gather"] == [(P - 1) * S * G * w]
     assert total["ring-coded"] == [P * S * G * w]
     assert total["pass-q"] == [(P - 1) * S * H * (w + 1)]
@@ -72,13 +73,50 @@ def test_words_of_papers():
     assert total["usp"] == [S * (H + G) * w // 2 + S * G * w * 2 // 2]  # u = r = 2: (u - 1) / u, and r - 1
     assert total["mesh"] == [S * (H * w + H) + S * G * w]  # a = b = 2: (b - 1) H (d + dv) and LSE, (a - 1) G (d + dv)
     (copied,) = splits("ulysses", 12, **sizes)
-    assert copied.kv_heads == 1 and SCHEMES["ulysses"].words(copied)["K"] == S * 11 * d  # each GPU needs one KV head
+    assert (
+        copied.kv_heads == 1 and SCHEMES["ulysses"].by_hand.words(copied)["K"] == S * 11 * d
+    )  # each GPU needs one KV head
 
 
 @pytest.mark.parametrize("P", [2, 3, 4, 6, 8])
 def test_a_tree_sends_each_part_once(P):
     (t,) = splits("tree", P, N=1, Nk=48, d=4, heads=3)
-    assert sum(SCHEMES["tree"].words(t).values()) == (P - 1) * 3 * (4 + 4 + 1)
+    assert sum(SCHEMES["tree"].by_hand.words(t).values()) == (P - 1) * 3 * (4 + 4 + 1)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("name", SCHEMES)
+def test_who_sends_what_to_whom(name, mask):
+    """By hand, and by the memories in which the numeric machine saw the words lie; the busiest GPU is among those
+    named."""
+    scheme, found = SCHEMES[name], list(cases(name, mask))
+    for t in random.Random(name).sample(found, 4):
+        machine = Recorder(t.run, random_inputs(t.problem)).run(scheme.bind(t), scheme.tiling(t))
+        by_hand, each = Counter(), [0] * t.ranks
+        for r in range(t.ranks):
+            for sender, tensor, words in scheme.by_hand.senders(t, r):
+                by_hand[sender, r, tensor] += words
+                each[r] += words
+        assert +by_hand == machine.pairs(t.ranks)
+        assert sum(each) == sum(scheme.by_hand.words(t).values())
+        assert max(each) == max(each[r] for r in scheme.by_hand.busiest(t))
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3", "documents:10,14"])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_work_of_each_gpu(name, mask):
+    """All pairs are done once; those of a mesh and of a ring are counted here token by token."""
+    scheme = SCHEMES[name]
+    for t in random.Random(name).sample(list(cases(name, mask)), 3):
+        p, seen = t.problem, visible_to(t, scheme)
+        total = p.N * p.Nk if seen is None else int(seen.sum())
+        work = scheme.by_hand.work(t)
+        assert len(work) == t.ranks and sum(work) == total * p.heads
+        if name == "mesh" and seen is not None:
+            b, n, nk = t.keys_apart, t.n, t.nk
+            keys = [np.concatenate([np.arange(c * nk, (c + 1) * nk) for c in range(j, t.ranks, b)]) for j in range(b)]
+            rows = [slice(r // b * b * n, (r // b + 1) * b * n) for r in range(t.ranks)]
+            assert work == [int(seen[rows[r]][:, keys[r % b]].sum()) * p.heads for r in range(t.ranks)]
 
 
 # ---------------------------------------------------------------- mistakes, each caught by a named check
@@ -124,11 +162,11 @@ def checks(kind):
     (t,) = splits("ring", 4, N=16, d=2, heads=2)
 
     def words():
-        assert sum(moved(runs(scheme, t, Folded)[0][0]).values()) == sum(scheme.words(t).values())
-        assert runs(scheme, t, Folded)[0][0].total == sum(scheme.words(t).values())
+        assert sum(moved(runs(scheme, t, Folded)[0][0]).values()) == sum(scheme.by_hand.words(t).values())
+        assert runs(scheme, t, Folded)[0][0].total == sum(scheme.by_hand.words(t).values())
 
     def room():
-        assert runs(scheme, t, Folded)[0][1].peak_words == scheme.room(t)
+        assert runs(scheme, t, Folded)[0][1].peak_words == scheme.by_hand.room(t)
 
     def numbers():
         hbm, _, o = numeric(scheme, t)

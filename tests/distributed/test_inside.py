@@ -12,7 +12,7 @@ from iosim.core.problem import DENSE
 from iosim.core.unrolled import Unrolled
 from iosim.cuda.machine import why_not
 from iosim.distributed.inside import FIRST, HOP, INNER, Below
-from iosim.distributed.schedules import SCHEMES
+from iosim.distributed.schedules import SCHEMES, splits_of
 from iosim.masks import parse_mask
 from iosim.search.best import footprint
 from iosim.studies.check import same_counts
@@ -70,7 +70,7 @@ def test_hops_one_after_the_other_are_attention():
 @pytest.mark.parametrize("name", SCHEMES)
 def test_the_words_inside_are_the_same_folded_and_unrolled(name, mask):
     scheme, p = SCHEMES[name], Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
-    for t in [t for P in (1, 2, 4) for t in scheme.splits(p, P)]:
+    for t in [t for P in (1, 2, 4) for t in splits_of(scheme, p, P)]:
         found = [Inside(Below(t, 400)) for _ in range(2)]
         for machine, watcher in zip((Folded, Unrolled), found, strict=True):
             machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))

@@ -46,6 +46,7 @@ def test_classes_and_sums_are_those_of_all_visits(mask, layout, N, Nk, ring):
     assert {visit: times for times, visit in hops.others} == others
     assert {visit: times for times, visit in hops.own} == Counter(hops.visit(r, r) for r in R)
     assert hops.pairs == [sum(hops.visit(r, s).pairs for s in R) for r in R]
+    assert hops.pairs_of_keys == [sum(hops.visit(r, s).pairs for r in R) for s in R]
     assert hops.needed == [sum(hops.visit(r, s).keys for s in R if s != r) for r in R]
 
 

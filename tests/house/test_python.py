@@ -28,6 +28,7 @@ FUNCTIONS = [
     "roofline",
     "training",
     "memory",
+    "links",
     "mask",
     "check",
     "trace",

@@ -115,6 +115,13 @@ EXAMPLES = {
         "--N 64 --d 8 --hardware t4 --registers 4K --stages 2 --M 4KB --tiles 64x64",
     ],
     "training": ["--N 512 --d 64 --tiles 16x16", "--N 512 --d 64 --M 64KB --unfused dropout"],
+    "links": [
+        "--ranks 4 --N 64 --d 8 --heads 4 --hardware h100",
+        "--ranks 4 --N 64 --d 8 --mask causal",
+        "--nodes 2x2 --N 64 --d 8 --heads 4 --hardware h100 --mask causal",
+        "--ranks 4 --N 1 --Nk 64 --d 8 --heads 4",
+        "--ranks 4 --N 64 --d 8 --detail --schedule ring",
+    ],
     "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
     "profile": [PROFILE],
     "explain": [
@@ -146,6 +153,7 @@ OTHERS = {
     "cache": ["--N 32 --d 8 --tiles 16x8 --M 1KB --schedule flash2 --policy belady"],
     "roofline": ["--N 256 --d 32 --hardware a100-40gb"],
     "training": ["--N 128 --d 32 --M 32KB --mask causal"],
+    "links": ["--ranks 8 --N 128 --d 8 --heads 8 --kv-heads 2 --M 32KB"],
     "verify": [],
     "profile": [],
     "explain": [f"{KERNELS} --kernel softmax --grid 4 --arg X=fp16[9,40] --arg Y=fp16[9,40] --arg rows=9 --arg cols=40 "

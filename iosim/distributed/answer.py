@@ -1,0 +1,379 @@
+"""The answer of `links`: a row for each scheme of attention across GPUs, what is best, and where that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Unpack
+
+from ..answer import Answer, Column, Table, columns_of, in_order, numbered
+from ..core.problem import DENSE, Attention
+from ..counting.asked import asked, header
+from ..counting.columns import problem_columns
+from ..counting.conditions import conditions
+from ..counting.count import check_names
+from ..counting.given import memory as sram
+from ..counting.report import problem_row
+from ..errors import InputError
+from ..hardware import load
+from ..masks import parse_mask
+from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
+from .counted import LinkResult, Machines, cost, counted, pairs_of
+from .crossings import Crossing, crossings
+from .schedules import SCHEMES, Scheme, find_schemes, splits_of
+
+if TYPE_CHECKING:
+    from ..answer import Columns
+    from ..core.keywords import ProblemOptions
+    from ..core.typing import Mask
+    from ..grid import Pieces
+    from ..tables import Row
+    from .across import Across
+
+FEW_ROWS = 8  # queries from which on decoding is not meant
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What one GPU sends to another with one scheme, over all heads and sequences."""
+
+    schedule: str
+    split: str
+    sender: int
+    receiver: int
+    words: int
+    bytes: int
+
+
+@dataclass(frozen=True, repr=False)
+class Links(Answer):
+    """The answer of `links`: a result for each scheme that the problem allows, with its best split.
+
+    `left_out` says why the others are not there. `pairs` are filled in if `detail` is asked for.
+    """
+
+    problem: Attention
+    machines: Machines
+    results: list[LinkResult]
+    crossings: list[Crossing]
+    left_out: dict[str, str]
+    pairs: list[Pair]
+    detail: bool = False
+    implied: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> LinkResult:
+        """The result of a scheme, by its name."""
+        return next(result for result in self.results if result.schedule == name)
+
+    @property
+    def best(self) -> LinkResult:
+        """The result that fits and receives the fewest bytes; of those that do not fit, if none does."""
+        return min(self.results, key=lambda r: (r.fits is False, r.largest_received_bytes, r.memory_bytes))
+
+    @property
+    def fastest(self) -> LinkResult | None:
+        """The result that fits and takes least time at the peaks; None if the rates are not known."""
+        timed = [
+            (r.seconds, r.memory_bytes, k) for k, r in enumerate(self.results) if r.seconds and r.fits is not False
+        ]
+        return self.results[min(timed)[2]] if timed else None
+
+    def table(self) -> Table:
+        m = self.machines
+        cells = {**problem_row(self.problem), "ranks": m.ranks, "nodes": m.nodes, "M_bytes": m.M_bytes}
+        if self.detail:
+            return Table((*problem_columns(cells), *columns_of(Pair)), self.pairs)
+        return Table((*problem_columns(cells), *RESULT), self.results)
+
+    def pieces(self) -> Pieces:
+        shown = [name for name in SHOWN if any(column_of(name).value(r) is not None for r in self.results)]
+        best = [k for k, r in enumerate(self.results) if r is self.best]
+        found = Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
+        left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
+        pairs: Pieces = ["", Table(columns_of(Pair), self.pairs)] if self.detail else []
+        crossed = [one.text for one in self.crossings]
+        return [self.header(), found, *left_out, *pairs, "", *answer_lines(self), *crossed]
+
+    def header(self) -> str:
+        """The lines above the table: the problem, the GPUs and their rates."""
+        m = self.machines
+        first = header(self.problem, m.M_bytes).rstrip("\n")
+        gpus = numbered(m.ranks, "GPU") + (f", {m.nodes} nodes of {m.node}" if m.nodes > 1 else "")
+        rates = [
+            f"{name} {format_rate(rate)}"
+            for name, rate in (("link", m.link_bytes_per_second), ("network", m.network_bytes_per_second))
+            if rate and (name == "link" or m.nodes > 1)
+        ]
+        room = [f"memory {binary(m.memory_bytes)}"] if m.memory_bytes else []
+        return "\n".join([first, ", ".join([gpus, *rates, *room]) + ("; one direction" if rates else ""), ""])
+
+    def to_dict(self) -> Row:
+        return {
+            "problem": problem_row(self.problem),
+            "machines": {**self.machines._asdict(), "nodes": self.machines.nodes},
+            "results": [{**asdict(r), "seconds": r.seconds} for r in self.results],
+            "left_out": self.left_out,
+            "crossovers": [asdict(one) for one in self.crossings],
+            **({"pairs": [asdict(pair) for pair in self.pairs]} if self.detail else {}),
+            "answer": " ".join(answer_lines(self)),
+            "notes": self.notes,
+        }
+
+    def summary(self) -> str:
+        return f"{asked(self.problem)}, {numbered(self.machines.ranks, 'GPU')}; {self.best.schedule} receives least"
+
+    @property
+    def notes(self) -> Sequence[str]:
+        found = list(self.implied)
+        if any("LSEpart" in r.tensors for r in self.results):
+            found.append("x floor leaves out the LSE of partial results, which the floors have for free")
+        if any(r.fits is False for r in self.results):
+            found.append("memory is that of attention alone: Q, K, V, O and what comes, for one layer")
+        return found
+
+
+# ---------------------------------------------------------------- columns
+
+
+def seconds_text(seconds: float | None) -> str | None:
+    """A time as people read it: `1.25 ms`."""
+    if seconds is None:
+        return None
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+RESULT: Columns[LinkResult] = columns_of(
+    LinkResult,
+    Column("schedule", "string", "schedule"),
+    Column("split", "string", "split"),
+    Column("layout", "string", "layout", spare=9),
+    Column("mean_received_words", "number", "words a GPU", lambda r: round(r.mean_received_words), spare=6),
+    Column("mean_received_bytes", "number", "bytes a GPU", lambda r: binary(round(r.mean_received_bytes))),
+    Column("largest_received_bytes", heading="most bytes", cell="bytes", spare=8),
+    Column("ratio_to_floor", "number", "x floor", ".3f"),
+    Column("theorem", "string", "floor", spare=7),
+    Column("needed_to_sent", "number", "needed / sent", ".3f", spare=4),
+    Column("hbm_bytes", "number", "HBM bytes inside", lambda r: r.hbm_bytes and binary(round(r.hbm_bytes)), spare=5),
+    Column("memory_bytes", heading="memory", cell="bytes", spare=3),
+    Column("fits", "boolean", "fits", "yes or NO"),
+    Column("balance", "number", "balance", ".3f", spare=2),
+    Column("node_words", heading="words between nodes"),
+    Column("ratio_to_node_floor", "number", "x floor of nodes", ".3f"),
+    Column("link_seconds", "number", "links", lambda r: seconds_text(r.link_seconds)),
+    Column("arithmetic_seconds", "number", "arithmetic", lambda r: seconds_text(r.arithmetic_seconds)),
+    Column("hides_from_tokens", heading="hides from S/P", spare=1),
+    Column("seconds", "number", of=lambda r: r.seconds),
+)
+SHOWN = tuple(column.name for column in RESULT if column.heading is not None)
+
+
+def column_of(name: str) -> Column[LinkResult]:
+    """The column of a name."""
+    return in_order(RESULT, [name])[0]
+
+
+# ---------------------------------------------------------------- the sentence
+
+
+def answer_lines(found: Links) -> list[str]:
+    """The sentences that answer: what receives least and how far that is from the floor, and what is fastest."""
+    best, lines = found.best, []
+    if found.machines.ranks == 1:
+        return ["One GPU receives nothing."]
+    moved = format_bytes(best.largest_received_bytes)
+    lines.append(f"{named(best)} receives the fewest bytes: {moved} a GPU{floor_text(best)}.")
+    others = [r for r in found.results if r.schedule != best.schedule and r.fits is not False]
+    alike = [r.schedule for r in others if r.largest_received_bytes == best.largest_received_bytes]
+    if alike:
+        lines.append(f"As few: {', '.join(alike)}.")
+    after = next((r for r in ordered(others) if r.largest_received_bytes > best.largest_received_bytes), None)
+    if after is not None and best.largest_received_bytes:
+        share = after.largest_received_bytes / best.largest_received_bytes
+        lines.append(f"{named(after)} is next, with {share:.3g} times as many.")
+    if best.fits is False:
+        lines.append(f"It needs {binary(best.memory_bytes)} of memory, more than a GPU has; nothing here fits.")
+    return [*lines, *time_lines(found)]
+
+
+def floor_text(result: LinkResult) -> str:
+    """How far a result is from its floor, after a comma."""
+    if result.ratio_to_floor is None:
+        return ""
+    ratio = f"{result.ratio_to_floor:.3f}"
+    return (
+        f", which is the floor ({result.theorem})"
+        if ratio == "1.000"
+        else f", {ratio} times the floor ({result.theorem})"
+    )
+
+
+def time_lines(found: Links) -> list[str]:
+    """The sentence on the scheme that is fastest at the peaks."""
+    fast = found.fastest
+    if fast is None or fast.link_seconds is None:
+        return []
+    hidden = fast.hides_from_tokens is not None
+    how = "the longer of" if hidden else "the sum of"
+    lines = [
+        f"At the peaks {named(fast)} is fastest: {seconds_text(fast.seconds)}, {how} {seconds_text(fast.link_seconds)} "
+        f"of links and {seconds_text(fast.arithmetic_seconds)} of arithmetic."
+    ]
+    if hidden:
+        tokens = found.problem.N // found.machines.ranks
+        verb = "hides" if tokens >= (fast.hides_from_tokens or 0) else "does not hide"
+        least = f"from {fast.hides_from_tokens:,} tokens a GPU"
+        lines.append(f"A hop {verb} behind arithmetic: it does {least}, and here are {tokens:,}.")
+    return lines
+
+
+def named(result: LinkResult) -> str:
+    """A result as `usp (heads 4 x ring 2)`."""
+    return f"{result.schedule} ({result.split})"
+
+
+def ordered(results: Iterable[LinkResult]) -> list[LinkResult]:
+    """Results by rising bytes of the GPU that receives most."""
+    return sorted(results, key=lambda r: r.largest_received_bytes)
+
+
+# ---------------------------------------------------------------- the function
+
+TAKEN = (
+    "N", "d", "ranks", "nodes", "M", "hardware", "paper_model", "schedules", "mask", "tile_multiple", "link", "network",
+    "memory", "detail",
+)  # fmt: skip
+
+
+def links(
+    N: int,
+    d: int,
+    ranks: int | str | None = None,
+    *,
+    nodes: str | None = None,
+    M: int | str | None = None,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    schedules: str | Iterable[str] = (),
+    mask: str | Mask = "dense",
+    tile_multiple: int | None = None,
+    link: int | str | None = None,
+    network: int | str | None = None,
+    memory: int | str | None = None,
+    detail: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Links:
+    """The words that GPUs receive from one another with each scheme of attention across GPUs: Links.
+
+    `ranks` is the number of GPUs, and `nodes` how they stand, as `4x8` for 4 nodes of 8. `hardware` gives M, the memory
+    of a GPU and the rates; `memory` (bytes), `link` and `network` (bytes a second that a GPU receives, one
+    direction, as 450GB) win where they are given. `schedules` are names of schemes. With `detail` the answer has the
+    words of each pair of GPUs. Other options are those of `iosim.count`. Raises InputError for whatever is not allowed.
+    """
+    check_names("links", options, TAKEN)
+    under = conditions(hardware, options, tile_multiple, paper_model)
+    problem = Attention(N, d, mask=parse_mask(mask), **under.options)
+    check_problem(problem)
+    gpus = known(machines_of(ranks, nodes), hardware, M, problem, under.multiple)
+    given = {
+        "memory_bytes": None if memory is None else parse_bytes(memory, problem.word_bytes, "--memory"),
+        "link_bytes_per_second": None if link is None else parse_rate(link, "--link"),
+        "network_bytes_per_second": None if network is None else parse_rate(network, "--network"),
+    }
+    gpus = gpus._replace(**{name: value for name, value in given.items() if value is not None})
+    chosen, left_out = schemes_of(problem, gpus, schedules)
+    best = [best_split(scheme, splits, gpus) for scheme, splits in chosen]
+    pairs = [
+        Pair(result.schedule, result.split, *pair)
+        for scheme, t, result in best
+        for pair in (pairs_of(scheme, t) if detail else ())
+    ]
+    crossed, results = crossings(problem, gpus.ranks), [result for *_, result in best]
+    return Links(problem, gpus, results, crossed, left_out, pairs, detail, under.notes)
+
+
+def check_problem(p: Attention) -> None:
+    """Raise InputError for what no text across GPUs reads."""
+    if p.kv_scales != "none":
+        raise InputError("--kv-scales", p.kv_scales, "none with iosim links", "scales would be sent as well")
+    if p.mask.tile_units:
+        raise InputError("--mask", str(p.mask), "a mask of tokens with iosim links", "GPUs have no tiles in common")
+
+
+def machines_of(ranks: int | str | None, nodes: str | None) -> Machines:
+    """The GPUs of --ranks and --nodes."""
+    count = None if ranks is None else parse_count(ranks, "--ranks")
+    if nodes is None:
+        if count is None:
+            raise InputError("--ranks", "nothing", "a number of GPUs", "as in --ranks 8; or --nodes 4x8")
+        return Machines(count, count)
+    sides = str(nodes).lower().split("x")
+    if len(sides) != 2:
+        raise InputError("--nodes", nodes, "nodes x GPUs of a node, as 4x8")
+    many, each = (parse_count(side, f"--nodes {nodes}") for side in sides)
+    if count not in (None, many * each):
+        raise InputError("--ranks", count, f"{many * each}, the GPUs of --nodes {nodes}", "leave one of the two out")
+    return Machines(many * each, each)
+
+
+def known(gpus: Machines, hardware: str | None, M: int | str | None, p: Attention, multiple: int) -> Machines:
+    """The GPUs with what a preset says of them, and with M."""
+    size = sram(M, hardware)
+    gpus = gpus._replace(M_bytes=None if size is None else parse_bytes(size, p.word_bytes), multiple=multiple)
+    if hardware is None:
+        return gpus
+    chip = load(hardware)
+    return gpus._replace(
+        memory_bytes=chip.hbm_bytes,
+        link_bytes_per_second=chip.link_bytes_per_second,
+        network_bytes_per_second=chip.network_bytes_per_second,
+        flops_per_second=chip.flops_per_second.get(p.dtype),
+    )
+
+
+def schemes_of(
+    p: Attention, gpus: Machines, names: str | Iterable[str]
+) -> tuple[list[tuple[Scheme, list[Across]]], dict[str, str]]:
+    """The schemes with their splits, and why others are left out. Those that are named must be possible."""
+    given = find_schemes(names) if names else []
+    if given:
+        return [(scheme, scheme.splits(p, gpus.ranks)) for scheme in given], {}
+    usual = [scheme for scheme in SCHEMES.values() if meant(scheme, p)]
+    found = [(scheme, splits_of(scheme, p, gpus.ranks)) for scheme in usual]
+    if not any(splits for _, splits in found):
+        usual[-1 if few_rows(p) else 0].splits(p, gpus.ranks)
+    own = [scheme for scheme, splits in found if not splits and decodes(scheme) == few_rows(p)]
+    return [one for one in found if one[1]], {scheme.name: refusal(scheme, p, gpus.ranks) for scheme in own}
+
+
+def few_rows(p: Attention) -> bool:
+    """Whether a problem is decoding: few queries, and more keys."""
+    return p.N <= FEW_ROWS and p.Nk > p.N
+
+
+def decodes(scheme: Scheme) -> bool:
+    """Whether a scheme is made for decoding."""
+    return scheme.layout in ("decode", "heads")
+
+
+def meant(scheme: Scheme, p: Attention) -> bool:
+    """Whether a scheme has a row if none is named: decoding for few queries, and what a mask needs under a mask."""
+    masked = scheme.name.endswith("-needed") or scheme.layout in ("zigzag", "striped")
+    return (few_rows(p) or not decodes(scheme)) and (p.mask is not DENSE or not masked)
+
+
+def refusal(scheme: Scheme, p: Attention, ranks: int) -> str:
+    """Why a scheme cannot split a problem."""
+    try:
+        scheme.splits(p, ranks)
+    except InputError as error:
+        return f"{error.where} {error.found}: {error.allowed}"
+    return ""
+
+
+def best_split(scheme: Scheme, splits: list[Across], gpus: Machines) -> tuple[Scheme, Across, LinkResult]:
+    """The split of a scheme that fits and receives the fewest bytes on the slowest links, with its count."""
+    best = min(splits, key=lambda t: cost(scheme, t, gpus)) if len(splits) > 1 else splits[0]
+    return scheme, best, counted(scheme, best, gpus)

@@ -1,0 +1,262 @@
+"""The words of the texts across GPUs, derived by hand from their papers and never from the texts. Tests compare.
+
+For each text there is the number of words received over all GPUs (`words`), the most words in the memory of a GPU
+(`room`), who sends what to a GPU (`senders`), the GPUs that may receive most (`busiest`), the visible pairs of each GPU
+(`work`), and the received words that a mask needs
+(`needed`; None where that is not known). All are for one sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.problem import DENSE, TENSORS
+from .hops import hops_of, strip_visit
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from .across import Across
+
+    Sent = Iterator[tuple[int, str, int]]
+
+Words = dict[str, int]
+"""{tensor: words received}."""
+
+
+class ByHand(NamedTuple):
+    """What is known of a text. `senders(t, r)` gives (sender, tensor, words) of all that GPU r receives."""
+
+    words: Callable[[Across], Words]
+    room: Callable[[Across], int]
+    senders: Callable[[Across, int], Sent]
+    work: Callable[[Across], list[int]]
+    needed: Callable[[Across], Words | None]
+    busiest: Callable[[Across], Iterable[int]] = lambda t: (0,)
+    hop: Callable[[Across], tuple[Fraction, int]] | None = None
+    """(bytes of a token that comes in a hop, operations of a token with one other in a visit); None where shards do not
+    come one after the other."""
+
+
+def width(p: Attention) -> Words:
+    """The words of a key's row, by tensor; V is in K if it is latent."""
+    return {"K": p.d} if p.latent else {"K": p.d, "V": p.dv}
+
+
+# ---------------------------------------------------------------- keys go round, heads are exchanged in groups
+
+
+def pass_kv(needed: bool = False, last_hop: bool = False) -> ByHand:
+    """Each GPU receives all keys but its own, of the KV heads that it works on: Nk (P - 1) in all. It receives Q of its
+    heads from the other u - 1 GPUs of its group, and O of its tokens back from them.
+
+    The keys of the other groups are (P - u) Nk of these. With `needed` they are those that a mask shows.
+    """
+
+    def keys(t: Across, others: int) -> Words:
+        p, u = t.problem, t.apart
+        exchanged, each = p.N * (u - 1) * (p.heads // u), (p.Nk * (u - 1) + others) * t.kv_heads
+        return {"Q": exchanged * p.d, **{name: each * w for name, w in width(p).items()}, "Oheads": exchanged * p.dv}
+
+    def what_is_needed(t: Across) -> Words:
+        return keys(t, t.apart * sum(t.hops.needed))
+
+    def words(t: Across) -> Words:
+        p, u = t.problem, t.apart
+        again = p.Nk * u if last_hop and t.ring > 1 else 0
+        return what_is_needed(t) if needed else keys(t, p.Nk * (t.ranks - u) + again)
+
+    def room(t: Across) -> int:
+        """Q, O, l and m of N / P tokens with all heads, or of as many words of other tokens; two shards of K and V: the
+        own one and the one that came."""
+        p, shard = t.problem, t.apart * t.nk
+        most = max((visit.keys for _, visit in t.hops.others), default=0) if needed else shard * (t.ring > 1)
+        return t.n * p.heads * (p.d + p.dv + 2) + (shard + most) * t.kv_heads * sum(width(p).values())
+
+    def senders(t: Across, r: int) -> Sent:
+        p, u, group, place = t.problem, t.apart, r // t.apart, r % t.apart
+        for peer in range(group * u, (group + 1) * u):
+            if peer != r:
+                yield peer, "Q", t.n * t.heads * p.d
+                yield peer, "Oheads", t.n * t.heads * p.dv
+                for name, w in width(p).items():
+                    yield peer, name, t.nk * t.kv_heads * w
+        left = (group - 1) % t.ring * u + place
+        for s in range(t.ring):
+            for name, w in width(p).items():
+                if needed and s != group:
+                    yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
+                elif not needed and t.ring > 1 and (s != group or last_hop):
+                    yield left, name, u * t.nk * t.kv_heads * w
+
+    def work(t: Across) -> list[int]:
+        return [t.hops.pairs[r // t.apart] * t.heads for r in range(t.ranks)]
+
+    def busiest(t: Across) -> Iterable[int]:
+        counts = t.hops.needed if needed else [0]
+        return (counts.index(max(counts)) * t.apart,)
+
+    def hop(t: Across) -> tuple[Fraction, int]:
+        p, R = t.problem, t.ring
+        share = Fraction(sum(t.hops.needed), (R - 1) * p.Nk) if needed else Fraction(1)
+        moved = t.kv_heads * sum(width(p).values()) * p.hbm_bytes(TENSORS["K"])
+        return share * moved, 2 * t.heads * (p.d + p.dv)
+
+    return ByHand(words, room, senders, work, what_is_needed, busiest, hop)
+
+
+# ---------------------------------------------------------------- a mesh
+
+
+def mesh_words(t: Across) -> Words:
+    """Each GPU gathers the queries of the b - 1 others of its row and the keys of the a - 1 others of its column, and
+    receives b - 1 partial results of its own rows."""
+    p, a, b = t.problem, t.rows_apart, t.keys_apart
+    rows = p.N * (b - 1) * p.heads
+    keys = {name: p.Nk * (a - 1) * p.kv_heads * words for name, words in width(p).items()}
+    return {"Q": rows * p.d, **keys, "Opart": rows * p.dv, "LSEpart": rows}
+
+
+def mesh_needed(t: Across) -> Words | None:
+    """Without a mask all words. With all keys on each GPU, those that its rows see."""
+    if t.problem.mask is DENSE:
+        return mesh_words(t)
+    if t.keys_apart > 1:
+        return None
+    keys = sum(t.hops.needed) * t.problem.kv_heads
+    return {name: keys * words for name, words in width(t.problem).items()}
+
+
+def mesh_room(t: Across) -> int:
+    """Queries and state of a row, keys of a column; then the merge of partial results."""
+    p, a, b = t.problem, t.rows_apart, t.keys_apart
+    gathered = b * t.n * p.heads * (p.d + p.dv + 2) + a * t.nk * p.kv_heads * sum(width(p).values())
+    return max(gathered, merging_room(p, t.n * p.heads))
+
+
+def mesh_senders(t: Across, r: int) -> Sent:
+    """The GPUs of the row send queries and partial results, those of the column keys."""
+    p, b = t.problem, t.keys_apart
+    for peer in range(r // b * b, r // b * b + b):
+        if peer != r:
+            yield from partial_result(p, t.n * p.heads, peer)
+            yield peer, "Q", t.n * p.heads * p.d
+    for peer in range(r % b, t.ranks, b):
+        if peer != r:
+            for name, w in width(p).items():
+                yield peer, name, t.nk * p.kv_heads * w
+
+
+def mesh_work(t: Across) -> list[int]:
+    """The visible pairs of the tokens of a row with the keys of a column, shard by shard."""
+    p, P, b = t.problem, t.ranks, t.keys_apart
+    if p.mask is DENSE:
+        return [p.N * p.Nk // P * p.heads] * P
+    hops = hops_of(p, P, t.layout)
+    columns = [hops.pairs_of_columns(x, b) for x in range(P)]
+    return [p.heads * sum(columns[r // b * b + c][r % b] for c in range(b)) for r in range(P)]
+
+
+def partial_result(p: Attention, rows: int, sender: int) -> Sent:
+    """A partial result of some rows, and its LSE."""
+    yield sender, "Opart", rows * p.dv
+    yield sender, "LSEpart", rows
+
+
+def merging_room(p: Attention, rows: int) -> int:
+    """O, l and m, and one partial result with its LSE."""
+    return rows * (2 * p.dv + 3)
+
+
+# ---------------------------------------------------------------- queries go round
+
+
+def partial_words(t: Across) -> Words:
+    """Every row goes to P - 1 other GPUs, and P - 1 partial results of it come back. In decoding P - 1 GPUs receive
+    each row, or P - 1 shares of each row are received, and as many partial results are merged."""
+    p, rows = t.problem, t.problem.N * (t.ranks - 1) * t.problem.heads
+    return {"Q": rows * p.d, "Opart": rows * p.dv, "LSEpart": rows}
+
+
+def pass_q_needed(t: Across) -> Words:
+    """The rows that see a key of a GPU go there, and their partial results come back."""
+    p, rows = t.problem, sum(times * visit.rows for times, visit in t.hops.others) * t.problem.heads
+    return {"Q": rows * p.d, "Opart": rows * p.dv, "LSEpart": rows}
+
+
+def pass_q_room(t: Across) -> int:
+    """Own keys and own queries, and the queries that came, with O, l and m."""
+    p, rows = t.problem, t.n * t.problem.heads
+    own = t.nk * p.kv_heads * sum(width(p).values()) + rows * p.d
+    came = rows * p.d * (t.ranks > 1)
+    return max(own + came + rows * (p.dv + 2), merging_room(p, rows))
+
+
+def pass_q_senders(t: Across, r: int) -> Sent:
+    """The left neighbour sends all queries; every other GPU sends a partial result."""
+    p, rows = t.problem, t.n * t.problem.heads
+    for peer in range(t.ranks):
+        if peer != r:
+            yield (r - 1) % t.ranks, "Q", rows * p.d
+            yield from partial_result(p, rows, peer)
+
+
+def pass_q_hop(t: Across) -> tuple[Fraction, int]:
+    """A row comes, and its partial result with its LSE goes home."""
+    p = t.problem
+    row = (p.d + p.dv) * p.word_bytes + p.acc_bytes
+    return Fraction(p.heads * row), 2 * p.heads * (p.d + p.dv)
+
+
+def pass_q_work(t: Across) -> list[int]:
+    """The visible pairs of all tokens with the keys of a GPU."""
+    return [pairs * t.problem.heads for pairs in t.hops.pairs_of_keys]
+
+
+# ---------------------------------------------------------------- decoding
+
+
+def decode_room(t: Across) -> int:
+    """All queries with O, l and m, and the own keys; then the partial results of the heads that are merged here."""
+    p = t.problem
+    gathered = p.N * p.heads * (p.d + p.dv + 2) + t.nk * p.kv_heads * sum(width(p).values())
+    return max(gathered, merging_room(p, p.N * t.heads))
+
+
+def tree_senders(t: Across, r: int) -> Sent:
+    """GPU 0 sends the queries. While more than one GPU is left, the lower half receives from the upper half."""
+    p, rows, left = t.problem, t.problem.N * t.problem.heads, t.ranks
+    if r:
+        yield 0, "Q", rows * p.d
+    while left > 1:
+        left, half = -(-left // 2), left // 2
+        if r < half:
+            yield from partial_result(p, rows, r + left)
+
+
+def gathered_senders(t: Across, r: int) -> Sent:
+    """Every other GPU sends the queries of its heads, and a partial result of the heads of this one."""
+    p, rows = t.problem, t.problem.N * t.heads
+    for peer in range(t.ranks):
+        if peer != r:
+            yield peer, "Q", rows * p.d
+            yield from partial_result(p, rows, peer)
+
+
+def decode_work(t: Across) -> list[int]:
+    """The visible pairs of all queries with the keys of a GPU."""
+    p = t.problem
+    if t.hops.strip is None:
+        seen = t.all_visible.sum(axis=0)
+        each = [int(seen[r * t.nk : (r + 1) * t.nk].sum()) for r in range(t.ranks)]
+    else:
+        low, high = t.hops.strip
+        each = [strip_visit(p.N, t.nk, low - r * t.nk, high - r * t.nk).pairs for r in range(t.ranks)]
+    return [pairs * p.heads for pairs in each]
+
+
+MESH = ByHand(mesh_words, mesh_room, mesh_senders, mesh_work, mesh_needed)
+PASS_Q = ByHand(partial_words, pass_q_room, pass_q_senders, pass_q_work, pass_q_needed, hop=pass_q_hop)
+TREE = ByHand(partial_words, decode_room, tree_senders, decode_work, partial_words, lambda t: range(t.ranks))
+GATHERED = ByHand(partial_words, decode_room, gathered_senders, decode_work, partial_words)

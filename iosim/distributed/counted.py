@@ -1,0 +1,324 @@
+"""The count of one scheme with one split: words and bytes on links, the floor, memory, work, and times at the peaks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..core.folded import Folded
+from ..core.levels import Inside
+from ..core.problem import DENSE
+from ..core.watchers import Capacity, Traffic
+from ..errors import InputError
+from .floors import floor_across
+from .inside import Below
+from .schedules import TENSORS, parts
+
+if TYPE_CHECKING:
+    from .across import Across
+    from .floors import DeviceFloor
+    from .schedules import Scheme
+
+STATISTICS = ("LSEpart",)
+"""Tensors of statistics of rows, which the floors have for free."""
+MOST_PAIRS_OF_GPUS = 2**17  # whose words are listed one by one
+
+
+class Machines(NamedTuple):
+    """The GPUs of a question. Rates are bytes and operations a second; None where they are not known.
+
+    `node` is the number of GPUs of a node; all GPUs are one node if it is `ranks`.
+    """
+
+    ranks: int
+    node: int
+    M_bytes: int | None = None
+    multiple: int = 1
+    memory_bytes: int | None = None
+    link_bytes_per_second: int | None = None
+    network_bytes_per_second: int | None = None
+    flops_per_second: int | None = None
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return self.ranks // self.node
+
+
+@dataclass(frozen=True)
+class LinkResult:
+    """The count of one scheme with one split, over all heads and sequences."""
+
+    schedule: str
+    """The name of the scheme."""
+    split: str
+    """How the GPUs divide the work: `ring 8`, `heads 8`, `heads 4 x ring 2`, `2 rows x 4 columns`."""
+    layout: str
+    """Where the tokens lie: `blocks`, `zigzag`, `striped`, or `decode` and `heads` for decoding."""
+    received_words: int
+    """Words that GPUs receive from one another, summed over the GPUs."""
+    mean_received_words: float
+    """`received_words` by the number of GPUs."""
+    largest_received_words: int
+    """Words that the GPU receives that receives most."""
+    received_bytes: int
+    """Bytes that GPUs receive, summed over the GPUs."""
+    mean_received_bytes: float
+    """`received_bytes` by the number of GPUs."""
+    largest_received_bytes: int
+    """Bytes that the GPU receives that receives most."""
+    tensors: dict[str, int]
+    """Words received, by tensor."""
+    floor_words: int | None
+    """The least words that any schedule of this layout and balance receives, summed over the GPUs; None if no theorem
+    says that one must."""
+    theorem: str | None
+    """The theorem that says so."""
+    condition: str | None
+    """Why it holds here."""
+    ratio_to_floor: float | None
+    """Words received but those of row statistics, over the floor."""
+    needed_words: int | None
+    """Words received that the mask needs; None if that is not known, as in a mesh under a mask."""
+    needed_to_sent: float | None
+    """`needed_words` over `received_words`; 1 if nothing is received."""
+    hbm_words: float | None
+    """Words that the schedules inside a GPU move between its memory and its SRAM, the mean over the GPUs."""
+    hbm_bytes: float | None
+    """The same in bytes."""
+    memory_bytes: int
+    """Bytes of device memory that attention needs in a GPU at one time."""
+    fits: bool | None
+    """Whether that is at most the memory of a GPU."""
+    balance: float
+    """The mean work of the GPUs over that of the one with most: what can be reached of the ideal speed."""
+    flops: int
+    """Operations of the matrix products of the visible pairs, over all GPUs."""
+    largest_flops: int
+    """Those of the GPU with most work."""
+    network_bytes: int | None
+    """Bytes that come from other nodes to the GPU that receives most of them; None with one node."""
+    node_words: int | None
+    """Words that nodes receive from one another, summed over the nodes; None with one node."""
+    node_floor_words: int | None
+    """The least words that nodes of this layout receive from one another."""
+    node_theorem: str | None
+    """The theorem that says so."""
+    ratio_to_node_floor: float | None
+    """Words between nodes but those of row statistics, over that floor."""
+    link_seconds: float | None
+    """The time of the links at their peak rates, of the GPU that needs most."""
+    arithmetic_seconds: float | None
+    """The time of the matrix products at the peak rate, of the GPU with most work."""
+    hides_from_tokens: int | None
+    """The tokens of a GPU from which a hop takes no longer than the arithmetic of a visit; None if keys and queries do
+    not come one shard after the other."""
+
+    @property
+    def seconds(self) -> float | None:
+        """The larger of the two times if hops hide behind arithmetic, else their sum."""
+        if self.link_seconds is None or self.arithmetic_seconds is None:
+            return None
+        both = self.link_seconds, self.arithmetic_seconds
+        return sum(both) if self.hides_from_tokens is None else max(both)
+
+
+class Received(NamedTuple):
+    """What one GPU receives: words and bytes, all and from other nodes."""
+
+    words: int = 0
+    bytes: int = 0
+    far_words: int = 0
+    far_bytes: int = 0
+    far_statistics: int = 0
+
+
+def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
+    """The count of a scheme with one split."""
+    p, P, batch = t.problem, t.ranks, t.problem.batch
+    traffic, room = Traffic(), Capacity()
+    inside = None if machines.M_bytes is None else Inside(Below(t, machines.M_bytes, machines.multiple))
+    Folded(t.run, traffic, room, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
+    words = {name: batch * int(reads) for name, (reads, _) in traffic.tensors.items() if reads}
+    widths = widths_of(scheme, t)
+    most = [received(scheme, t, r, widths, machines.node) for r in scheme.by_hand.busiest(t)]
+    work = scheme.by_hand.work(t)
+    total, total_bytes = sum(words.values()), sum(n * widths[name] for name, n in words.items())
+    needs, memory = scheme.by_hand.needed(t), batch * int(room.peak_bytes)
+    needed = None if needs is None else batch * sum(needs.values())
+    floor = floor_of(scheme, t, len(set(work)) == 1, machines)
+    free = sum(words.get(name, 0) for name in STATISTICS)
+    pair = 2 * (p.d + p.dv) * batch
+    far = between_nodes(scheme, t, widths, machines)
+    largest = batch * max(one.bytes for one in most)
+    link = link_time(largest, far, machines)
+    peak = machines.flops_per_second
+    return LinkResult(
+        schedule=scheme.name,
+        split=scheme.split(t),
+        layout=scheme.layout,
+        received_words=total,
+        mean_received_words=mean(total, P),
+        largest_received_words=batch * max(one.words for one in most),
+        received_bytes=total_bytes,
+        mean_received_bytes=mean(total_bytes, P),
+        largest_received_bytes=largest,
+        tensors=words,
+        floor_words=floor.received_words if floor else None,
+        theorem=floor.theorem if floor else None,
+        condition=floor.condition if floor else None,
+        ratio_to_floor=(total - free) / floor.received_words if floor else None,
+        needed_words=needed,
+        needed_to_sent=None if needed is None else needed / total if total else 1.0,
+        hbm_words=None if inside is None else mean(batch * int(inside.total), P),
+        hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
+        memory_bytes=memory,
+        fits=None if machines.memory_bytes is None else memory <= machines.memory_bytes,
+        balance=sum(work) / (P * max(work)),
+        flops=pair * sum(work),
+        largest_flops=pair * max(work),
+        network_bytes=far.largest_bytes if far else None,
+        node_words=far.words if far else None,
+        node_floor_words=far.floor.received_words if far and far.floor else None,
+        node_theorem=far.floor.theorem if far and far.floor else None,
+        ratio_to_node_floor=(far.words - far.statistics) / far.floor.received_words if far and far.floor else None,
+        link_seconds=link,
+        arithmetic_seconds=pair * max(work) / peak if peak else None,
+        hides_from_tokens=hides_from(scheme, t, machines),
+    )
+
+
+def cost(scheme: Scheme, t: Across, machines: Machines) -> tuple[bool, int, int]:
+    """What a split is chosen by: whether it does not fit, and of the GPU that receives most, the bytes that come from
+    other nodes, and all bytes."""
+    room, widths = Capacity(), widths_of(scheme, t)
+    Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
+    far = between_nodes(scheme, t, widths, machines)
+    most = max(received(scheme, t, r, widths, machines.node).bytes for r in scheme.by_hand.busiest(t))
+    over = machines.memory_bytes is not None and t.problem.batch * int(room.peak_bytes) > machines.memory_bytes
+    return over, far.largest_bytes if far else 0, most
+
+
+def mean(total: int, ranks: int) -> float:
+    """The mean over the GPUs, whole where it is."""
+    return total // ranks if total % ranks == 0 else total / ranks
+
+
+def widths_of(scheme: Scheme, t: Across) -> dict[str, int]:
+    """The bytes of a word of each tensor on a link."""
+    tensors = {**TENSORS, **parts(scheme.parts(t))}
+    return {name: t.problem.hbm_bytes(tensor) for name, tensor in tensors.items()}
+
+
+def received(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
+    """What one GPU receives for one sequence."""
+    found = [0] * len(Received._fields)
+    for sender, name, words in scheme.by_hand.senders(t, r):
+        found[0] += words
+        found[1] += words * widths[name]
+        if sender // node != r // node:
+            found[2] += words
+            found[3] += words * widths[name]
+            found[4] += words * (name in STATISTICS)
+    return Received(*found)
+
+
+def pairs_of(scheme: Scheme, t: Across) -> Iterator[tuple[int, int, int, int]]:
+    """(sender, receiver, words, bytes) for each pair of GPUs between which words move, over all sequences."""
+    widths, batch = widths_of(scheme, t), t.problem.batch
+    if t.ranks**2 > MOST_PAIRS_OF_GPUS:
+        raise InputError("--detail", f"{t.ranks} GPUs", f"at most {int(MOST_PAIRS_OF_GPUS**0.5)}", "leave it out")
+    for r in range(t.ranks):
+        words: Counter[int] = Counter()
+        moved: Counter[int] = Counter()
+        for sender, name, n in scheme.by_hand.senders(t, r):
+            words[sender] += batch * n
+            moved[sender] += batch * n * widths[name]
+        for sender in sorted(words):
+            if words[sender]:
+                yield sender, r, words[sender], moved[sender]
+
+
+# ---------------------------------------------------------------- floors
+
+
+def floor_of(scheme: Scheme, t: Across, balanced: bool, machines: Machines) -> DeviceFloor | None:
+    """The floor for the layout and the balance of a scheme; None if no word must move or no theorem holds."""
+    p = t.problem
+    memory = None if machines.memory_bytes is None else machines.memory_bytes // p.word_bytes
+    try:
+        found = floor_across(p, t.ranks, layout=scheme.floor_layout(t), balanced=balanced, memory_words=memory)
+    except InputError:  # a mask whose pairs cannot be counted
+        return None
+    return found if found.received_words else None
+
+
+# ---------------------------------------------------------------- nodes
+
+
+class Far(NamedTuple):
+    """What moves between nodes: words summed over all nodes, and the bytes of the GPU that receives most of them."""
+
+    words: int
+    statistics: int
+    largest_bytes: int
+    largest_near_bytes: int
+    floor: DeviceFloor | None
+
+
+def between_nodes(scheme: Scheme, t: Across, widths: dict[str, int], machines: Machines) -> Far | None:
+    """What moves between nodes, over all sequences; None with one node. Nodes are devices too, so P3 holds for them."""
+    if machines.nodes == 1:
+        return None
+    each, batch = [received(scheme, t, r, widths, machines.node) for r in range(t.ranks)], t.problem.batch
+    layout = scheme.floor_layout(t)
+    same = layout == "blocks" or t.problem.mask is DENSE
+    try:
+        floor = floor_across(t.problem, machines.nodes, layout=layout if layout == "decode" or not same else "blocks")
+    except InputError:
+        floor = None
+    if not same and layout != "decode":
+        floor = None
+    return Far(
+        batch * sum(one.far_words for one in each),
+        batch * sum(one.far_statistics for one in each),
+        batch * max(one.far_bytes for one in each),
+        batch * max(one.bytes - one.far_bytes for one in each),
+        floor if floor and floor.received_words else None,
+    )
+
+
+def link_time(largest: int, far: Far | None, machines: Machines) -> float | None:
+    """The time of the links of the GPU that needs most: links of a node and the network work at the same time."""
+    link, network = machines.link_bytes_per_second, machines.network_bytes_per_second
+    if far is None:
+        return largest / link if link else None
+    if not (link and network):
+        return None
+    return max(far.largest_near_bytes / link, far.largest_bytes / network)
+
+
+# ---------------------------------------------------------------- where a hop hides
+
+
+def hides_from(scheme: Scheme, t: Across, machines: Machines) -> int | None:
+    """The least tokens of a GPU at which the arithmetic of a mean visit takes as long as its hop, at the peaks.
+
+    A hop brings n tokens, and in a dense visit each meets the n tokens that are there. The GPUs of a group share their
+    tokens.
+    """
+    rate, peak = slowest(machines), machines.flops_per_second
+    if scheme.by_hand.hop is None or t.ring == 1 or not rate or not peak:
+        return None
+    moved, operations = scheme.by_hand.hop(t)
+    share = Fraction(sum(t.hops.pairs), t.problem.N * t.problem.Nk)
+    return ceil(moved * Fraction(peak, operations * rate) / share / t.apart)
+
+
+def slowest(machines: Machines) -> int | None:
+    """The rate of the slowest link that a ring of all GPUs goes over."""
+    return machines.link_bytes_per_second if machines.nodes == 1 else machines.network_bytes_per_second

@@ -1,0 +1,66 @@
+"""Where the best of the three rings and exchanges of the P3 theorem changes: over GPUs, heads and tokens, exactly.
+
+Over P GPUs, a ring that passes K and V receives (P - 1) beta Nk words a problem, one that passes Q (P - 1) alpha g N,
+and Ulysses (P - 1) (alpha g N + beta Nk) / P, where P divides the KV heads. alpha and beta are the words of a row and
+of a key, and g query heads share a KV head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From which number of an axis on one scheme receives no more words than another."""
+
+    better: str
+    worse: str
+    axis: str
+    """`g`, the query heads that share a KV head; `P`, the GPUs; or `N`, the queries."""
+    least: int | None
+    """The least number of the axis; None if `most` says it."""
+    most: int | None
+    """The largest number of the axis; None if `least` says it."""
+    here: int
+    """The number of the problem."""
+    text: str
+    """A sentence."""
+
+
+def crossings(p: Attention, ranks: int) -> list[Crossing]:
+    """The crossings of a problem whose queries the GPUs divide. They hold under any mask, as all words are sent."""
+    if ranks == 1 or p.N % ranks:
+        return []
+    alpha, beta, g = p.d + p.dv, p.d if p.latent else p.d + p.dv, p.heads // p.kv_heads
+    from_g = -(-(ranks - 1) * beta * p.Nk // (alpha * p.N))
+    most_P = alpha * g * p.N // (beta * p.Nk) + 1
+    most_N = beta * p.Nk // (alpha * g)
+    return [
+        Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, g)),
+        Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g)),
+        Crossing("pass-q", "ring", "N", None, most_N, p.N, queries_text(most_N, p)),
+    ]
+
+
+def ring_text(least: int, ranks: int, g: int) -> str:
+    """The sentence on query heads that share a KV head."""
+    where = f"from g >= {least:,} query heads a KV head on {ranks:,} GPUs"
+    return f"The ring receives no more than Ulysses {where}; here g = {g}."
+
+
+def gpus_text(most: int, g: int) -> str:
+    """The sentence on GPUs."""
+    return f"With g = {g} it does so on " + (f"up to {most:,} GPUs." if most > 1 else "no two GPUs.")
+
+
+def queries_text(most: int, p: Attention) -> str:
+    """The sentence on queries."""
+    if most == 0:
+        return "Passing Q never receives less than passing K and V here."
+    up_to = f"up to N = {most:,} queries on {p.Nk:,} keys"
+    return f"Passing Q receives no more than passing K and V {up_to}; here N = {p.N:,}."

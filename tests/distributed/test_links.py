@@ -1,0 +1,253 @@
+"""`iosim links`: floors met to the word, crossovers on both sides, sentences, nodes, bad input, and speed."""
+
+import csv
+import io
+import json
+import re
+import shlex
+import time
+
+import pytest
+from paths import DOCS
+
+import iosim
+from iosim.core.folded import Folded
+from iosim.core.levels import Inside
+from iosim.core.unrolled import Unrolled
+from iosim.distributed.inside import Below
+from iosim.distributed.schedules import SCHEMES
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+
+LLAMA = {"N": 131072, "d": 128, "heads": 32, "kv_heads": 8}
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return iosim.links(ranks=8, mask="causal", hardware="h100", **LLAMA)
+
+
+# ---------------------------------------------------------------- floors
+
+
+def test_the_schemes_of_the_theorem_meet_it_to_the_word():
+    """P3: the ring from g = P - 1 on, Ulysses below, and passing Q with few queries; each on a problem of its own."""
+    for heads, name in ((56, "ring"), (56, "all-gather"), (56, "ulysses"), (48, "ulysses"), (8, "ulysses")):
+        r = iosim.links(4096, 16, 8, heads=heads, kv_heads=8)[name]
+        assert (r.ratio_to_floor, r.theorem, r.received_words) == (1.0, "P3", r.floor_words), (heads, name)
+    few = iosim.links(64, 16, 8, Nk=8192, heads=8, kv_heads=8)["pass-q"]
+    assert (few.ratio_to_floor, few.theorem) == (1.0, "P3")
+    assert few.received_words - few.tensors["LSEpart"] == few.floor_words
+
+
+def test_the_mesh_meets_the_floor_of_balanced_work():
+    """N = 65,536 and d = 128, one head on 64 GPUs: 3,670,016 words a GPU, where a ring has 16,515,072."""
+    found = iosim.links(65536, 128, 64)
+    mesh, ring = found["mesh"], found["ring"]
+    assert (mesh.split, mesh.theorem, f"{mesh.ratio_to_floor:.3f}") == ("8 rows x 8 columns", "P1", "1.000")
+    assert mesh.received_words - mesh.tensors["LSEpart"] == mesh.floor_words == 64 * 3_670_016
+    assert ring.mean_received_words == 16_515_072 and ring.ratio_to_floor == 4.5
+
+
+def test_a_ring_of_nodes_meets_the_floor_of_nodes():
+    """P3 for 4 nodes: g = 8 >= 3, so heads within a node and keys round the nodes is the least between nodes."""
+    usp = iosim.links(8192, 16, nodes="4x8", heads=64, kv_heads=8, schedules="usp")["usp"]
+    assert usp.split == "heads 8 x ring 4"
+    assert (usp.ratio_to_node_floor, usp.node_theorem, usp.node_words) == (1.0, "P3", 3 * 8192 * 8 * 32)
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:100"])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
+def test_nothing_is_below_its_floor(mask, ranks):
+    for heads, kv_heads in ((8, 8), (16, 2), (8, 1)):
+        found = iosim.links(1024, 8, ranks, heads=heads, kv_heads=kv_heads, mask=mask)
+        ratios = [r.ratio_to_floor for r in found.results if r.ratio_to_floor is not None]
+        assert min(ratios, default=1) >= 1 and (ratios or "window" in mask)
+
+
+# ---------------------------------------------------------------- crossovers
+
+
+@pytest.mark.parametrize("P", [2, 4, 8])
+def test_the_ring_beats_ulysses_from_g_on(P):
+    for g in range(1, 2 * P):
+        found = iosim.links(1024, 8, P, heads=8 * g, kv_heads=8, schedules="ring,ulysses")
+        (by_g, by_P, _), ring, ulysses = found.crossings, found["ring"], found["ulysses"]
+        assert (ring.received_words <= ulysses.received_words) == (g >= by_g.least) == (by_P.most >= P)
+        assert by_g.least == P - 1 and by_g.here == g and by_P.most == g + 1
+
+
+def test_seven_and_six_are_on_both_sides_of_eight_gpus(iosim):
+    lines = {}
+    for g in (7, 6):
+        options = f"--ranks 8 --N 131072 --d 128 --heads {8 * g} --kv-heads 8 --schedule ring,ulysses"
+        lines[g] = iosim("links", *shlex.split(options)).stdout
+    assert re.search(r"^ring +ring 8 +blocks +234,881,024 +448 MiB +448 MiB +P3 +1\.000 ", lines[7], re.M)
+    assert "As few: ring." in lines[7] and "As few" not in lines[6]
+    assert "g >= 7 query heads a KV head on 8 GPUs; here g = 6." in lines[6]
+    assert "ulysses (heads 8) receives the fewest bytes" in lines[6] and "ring (ring 8) is next" in lines[6]
+
+
+def test_passing_queries_is_best_up_to_some():
+    most = iosim.links(1024, 8, 8, Nk=8192, heads=16, kv_heads=4).crossings[2].most
+    for N in (most, most + 8):
+        found = iosim.links(N, 8, 8, Nk=8192, heads=16, kv_heads=4, schedules="pass-q,ring")
+        q, ring = found["pass-q"], found["ring"]
+        assert (q.received_words - q.tensors["LSEpart"] <= ring.received_words) == (most >= N)
+
+
+# ---------------------------------------------------------------- what a row says
+
+
+def test_published_shares(llama):
+    """A contiguous causal ring is at most P / (2 P - 1) busy, 53.3 % for 8 GPUs; it needs half of what it sends."""
+    assert llama["ring"].balance == pytest.approx(8 / 15, abs=1e-5) and llama["zigzag"].balance == 1
+    needed = {name: llama[name].needed_to_sent for name in ("ring", "zigzag", "striped", "all-gather", "ring-coded")}
+    assert needed == pytest.approx({"ring": 0.5, "zigzag": 0.75, "striped": 0.99997, "all-gather": 0.5,
+                                    "ring-coded": 0.4375}, abs=1e-5)  # fmt: skip
+    assert llama["ring-needed"].received_words * 2 == llama["ring"].received_words
+    assert llama["ring"].mean_received_words == 7 * 16384 * 8 * 256
+
+
+def test_seconds_are_those_of_the_peaks(llama):
+    ring, h100 = llama["ring"], llama.machines
+    assert ring.link_seconds == ring.largest_received_bytes / 450e9
+    assert ring.arithmetic_seconds == ring.largest_flops / 989.4e12
+    pairs = 131072 * 131073 // 2
+    assert ring.flops == 2 * 256 * pairs * 32 and h100.memory_bytes == 80 * 2**30
+    assert llama.fastest.schedule == "zigzag" and llama.best.schedule == "ulysses"
+
+
+@pytest.mark.parametrize("mask, times", [("dense", 1), ("causal", 2)])
+def test_a_hop_hides_from_the_formula_of_the_page(mask, times):
+    """S/P >= (G/H) w F / (2 B) without a mask, and twice that with a causal one."""
+    found = iosim.links(ranks=8, mask=mask, hardware="h100", **LLAMA)["ring"]
+    formula = times * (8 / 32) * 2 * 989.4e12 / (2 * 450e9)
+    assert found.hides_from_tokens == pytest.approx(formula, abs=2)
+
+
+def test_the_memory_of_a_ring_by_hand():
+    """Q, O, l and m of N / P tokens and two shards of K and V, O, l and m in fp32."""
+    ring = iosim.links(ranks=8, hardware="h100", **LLAMA)["ring"]
+    n = 131072 // 8
+    assert ring.memory_bytes == n * 32 * (128 * 2 + 128 * 4 + 8) + 2 * n * 8 * 256 * 2 and ring.fits
+    assert iosim.links(ranks=8, hardware="h100", memory="100MB", **LLAMA)["ring"].fits is False
+
+
+def test_what_fits_wins():
+    found = iosim.links(ranks=8, memory="400MB", **LLAMA)
+    fitting = {r.schedule for r in found.results if r.fits}
+    assert fitting == {r.schedule for r in found.results if r.memory_bytes <= 400 * 2**20} != set()
+    assert found.best.schedule in fitting and len(fitting) < len(found.results)
+    none = iosim.links(ranks=8, memory="1MB", **LLAMA)
+    assert none.best.fits is False and "nothing here fits" in none.to_dict()["answer"]
+
+
+def test_a_batch_is_so_many_sequences():
+    one, three = (iosim.links(64, 4, 4, heads=4, batch=b, M="4KB", mask="causal") for b in (1, 3))
+    for a, b in zip(one.results, three.results, strict=True):
+        for name in ("received_words", "largest_received_bytes", "hbm_words", "memory_bytes", "flops", "needed_words"):
+            assert getattr(b, name) == (None if getattr(a, name) is None else 3 * getattr(a, name)), name
+        assert b.floor_words is None or b.floor_words >= 3 * a.floor_words
+
+
+def test_many_visits_are_counted_in_one_array():
+    """An all-gather of 24 GPUs under a causal mask has 24 visits of different keys."""
+    p = iosim.Attention(96, 4, heads=2, mask=parse_mask("causal"))
+    (t,), scheme = SCHEMES["all-gather"].splits(p, 24), SCHEMES["all-gather"]
+    found = [Inside(Below(t, 600)) for _ in range(2)]
+    for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+        machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
+    rows = found[1].tensors["Q"][0]
+    assert found[0].tensors["Q"][0] == rows == 96 * 2 * 4
+    assert found[0].tensors["K"][0] > 0 and found[0].bytes > 0
+
+
+def test_decoding(iosim):
+    found = iosim("links", *shlex.split("--ranks 8 --N 1 --Nk 65536 --d 128 --heads 32 --kv-heads 8 --csv")).stdout
+    rows = {row["schedule"]: row for row in csv.DictReader(io.StringIO(found))}
+    assert set(rows) == {"tree", "gathered-q"}
+    for row in rows.values():
+        assert row["theorem"] == "decoding" and float(row["ratio_to_floor"]) == 1
+        assert int(row["received_words"]) == 7 * 32 * (128 + 128 + 1)
+
+
+# ---------------------------------------------------------------- forms of the answer
+
+
+def test_json_csv_and_detail(iosim, ask):
+    options = shlex.split("--ranks 4 --N 64 --d 8 --heads 4 --mask causal --schedule ring,zigzag-needed")
+    found = ask("links", *options, "--detail")
+    pairs = found["pairs"]
+    for result in found["results"]:
+        own = [pair for pair in pairs if pair["schedule"] == result["schedule"]]
+        assert sum(pair["words"] for pair in own) == result["received_words"]
+        assert sum(pair["bytes"] for pair in own) == result["received_bytes"]
+    assert {(x["sender"], x["receiver"]) for x in pairs if x["schedule"] == "ring"} == {(3, 0), (0, 1), (1, 2), (2, 3)}
+    rows = list(csv.DictReader(io.StringIO(iosim("links", *options, "--detail", "--csv").stdout)))
+    assert [row["words"] for row in rows] == [str(pair["words"]) for pair in pairs]
+    plain = list(csv.DictReader(io.StringIO(iosim("links", *options, "--csv").stdout)))
+    assert [row["received_words"] for row in plain] == [str(r["received_words"]) for r in found["results"]]
+    assert plain[0]["ranks"] == "4" and plain[0]["heads"] == "4"
+    assert json.loads(iosim("links", *options, "--json").stdout).keys() == found.keys() - {"pairs"}
+
+
+def test_the_page_shows_what_is_printed(iosim):
+    sessions = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", (DOCS / "links.md").read_text(), re.S)
+    assert len(sessions) >= 2
+    for command, output in sessions:
+        assert iosim(*shlex.split(command)).stdout == output
+
+
+def test_the_function_is_not_the_package():
+    from iosim.distributed import floors
+
+    assert callable(iosim.links) and floors.LAYOUTS and isinstance(iosim.links(8, 4, 2), iosim.Links)
+    assert repr(iosim.links(8, 4, 2)).startswith("<Links: N = 8, d = 4, 2 GPUs")
+
+
+# ---------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ("--ranks 7 --N 100 --d 4", r"--ranks: found 7; allowed: a divisor of N = 100.*as 5 or 10"),
+        ("--ranks 700 --N 100 --d 4", r"--ranks: found 700; allowed: at most N = 100"),
+        ("--ranks 64 --N 1024 --d 64 --heads 8 --schedule ulysses", r"at most --heads 8 with ulysses"),
+        ("--ranks 6 --N 1024 --d 64 --schedule ring", r"--ranks: found 6; allowed: a divisor of N = 1024"),
+        ("--ranks 6 --N 12 --d 4 --heads 8 --schedule ulysses", r"a divisor of --heads 8 with ulysses"),
+        ("--ranks 4 --N 12 --d 4 --schedule zigzag", r"a divisor of N / 2"),
+        ("--ranks 7 --N 14 --d 4 --schedule mesh", r"a x b with mesh"),
+        ("--nodes 4 --N 64 --d 8", r"--nodes: found '4'; allowed: nodes x GPUs of a node"),
+        ("--ranks 6 --nodes 2x4 --N 64 --d 8", r"--ranks: found 6; allowed: 8, the GPUs of --nodes 2x4"),
+        ("--ranks 4 --N 64 --d 8 --link fast", r"--link: found 'fast'; allowed: bytes a second"),
+        ("--ranks 4 --N 64 --d 8 --schedule rign", r"did you mean ring\?|did you mean 'ring'"),
+        ("--ranks 4 --N 64 --d 8 --mask causal:b", r"a mask of tokens with iosim links"),
+        ("--ranks 4 --N 64 --d 64 --M 100", r"--M: found '100 B'"),
+        ("--N 64 --d 8", r"--ranks"),
+    ],
+)
+def test_bad_input_is_one_message(options, message, iosim):
+    done = iosim("links", *shlex.split(options))
+    assert done.exit_code == 2 and done.stdout == ""
+    assert re.search(message, done.stderr), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_python_refuses_what_the_command_refuses():
+    with pytest.raises(InputError, match="--ranks"):
+        iosim.links(64, 8)
+    with pytest.raises(InputError, match="--kv-scales"):
+        iosim.links(64, 8, 4, kv_scales="tensor")
+    with pytest.raises(InputError, match="did you mean 'ranks'"):
+        iosim.links(64, 8, rank=4)
+
+
+def test_a_million_tokens_on_a_thousand_gpus():
+    """About a tenth of a second of computing; the allowance is for a busy machine."""
+    iosim.links(2**10, 128, 16, heads=16, mask="causal", hardware="h100")
+    start = time.process_time()
+    found = iosim.links(2**20, 128, 1024, heads=128, kv_heads=8, mask="causal", hardware="h100")
+    assert time.process_time() - start < 1 and len(found.results) == 11
+    assert found["ring"].mean_received_words == 1023 * 1024 * 8 * 256
