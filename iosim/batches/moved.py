@@ -14,7 +14,7 @@ from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64, part_of
 from ..errors import InputError
 from ..search.best import best_tiles, footprint
-from ..tuning.thread_blocks import blocks
+from ..tuning.thread_blocks import first_blocks
 from .launches import Launch, problem_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Moved:
     total_bytes: int
     flops: int
     blocks: int
-    """Thread blocks that have work, of one layer."""
+    """Thread blocks of the first kernel of each launch that have work, of one layer."""
     grid_blocks: int
     """Thread blocks of the grids, of one layer: each request has as many as the one that needs most."""
     lengths_bytes: int
@@ -284,7 +284,7 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
     largest: list[int] = []
     known = True
     for one in found:
-        each = blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
+        each = first_blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
         number += one.launch.shapes.sum(each)
         grid += int(np.max(each)) * one.launch.shapes.requests
         words += one.launch.shapes.sum(one.first_words)

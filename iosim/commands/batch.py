@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..counting.given import Asked, counts
 from ..errors import InputError
 from ..units import parse_axis, parse_count
-from .answer import Output, answer_all
+from .answer import Output, answer_all, say
 from .command import INSTEAD, D, Need, named_command
 from .options import (
     CHOICE,
@@ -34,6 +34,9 @@ from .options import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..batches.answer import Batched
     from ..batches.trace_rows import Replayed
     from ..counting.given import Fields
     from ..sweeps.folder import About
@@ -56,6 +59,12 @@ class Target(NamedTuple):
     as_json: bool
     as_csv: bool
     path: str | None
+
+    @property
+    def picture(self) -> bool:
+        """Whether a picture or a page is asked for."""
+        drawn = (self.path or "").lower().endswith((".svg", ".png", ".pdf", ".html", ".htm"))
+        return drawn and not self.as_json and not self.as_csv
 
     @property
     def output(self) -> Output:
@@ -181,7 +190,10 @@ CONVENTIONS = {
 @text_option("--part-rows", "With --trace: rows of a file in -o FOLDER/ (default: 65536).", metavar="COUNT", kind=COUNT)
 @json_option
 @csv_option
-@file_option("Write to a file; its ending decides the form. With --trace the rows go there, to FOLDER/ in parts.")
+@file_option(
+    "Write to a file; its ending decides the form: .json, .csv, a picture as .svg, .png or .pdf, or a page as .html. "
+    "With --trace the rows go there, to FOLDER/ in parts."
+)
 @gathered(target=Target)
 @problem_asked
 def command(
@@ -205,7 +217,26 @@ def command(
         raise InputError("--requests", "nothing", "new tokens : all tokens, as 512:4608", "give --requests")
     fields: Fields = {**fields_of(asked, layers), **of_batch(ways, detail)}
     fields |= {"chunks": parse_axis(chunk, "--chunk", lambda text: parse_count(text, "--chunk")) if chunk else ()}
-    answer_all([(place.label, batch(requests, **place.fields, **fields)) for place in asked.places], target.output)
+    found = [(place.label, batch(requests, **place.fields, **fields)) for place in asked.places]
+    if target.picture:
+        draw([answer for _, answer in found], str(target.path))
+        return
+    answer_all(found, target.output)
+
+
+def draw(found: Sequence[Batched], path: str) -> None:
+    """Write the picture of a batch, or its page, to a file."""
+    from ..pictures.batch import BatchPicture, batch_page
+    from ..pictures.draw import save
+    from .answer import emit
+
+    if len(found) > 1:
+        raise InputError("-o", path, "one SRAM for a picture", "run it once for each")
+    say(found[0].notes)
+    if path.lower().endswith((".html", ".htm")):
+        emit(batch_page(found[0]), path)
+    else:
+        save(BatchPicture(found[0]), path)
 
 
 def fields_of(asked: Asked, layers: str | None) -> Fields:

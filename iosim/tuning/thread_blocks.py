@@ -44,6 +44,12 @@ class Blocks(Folded):
         super()._end_of_launch()
 
 
+def first_blocks(schedule: ScheduleLike, p: Attention[Size], tiling: Tiling[Size]) -> Size:
+    """The number of independent blocks of the first launch, over all heads and batches. Sizes may be arrays."""
+    p = as_moved(schedule, p.packed)
+    return Blocks(p).run(schedule, tiling).launches[0] * p.instances
+
+
 @overload
 def blocks(schedule: ScheduleLike, p: Attention, tiling: Tiling) -> int: ...
 

@@ -144,22 +144,35 @@ def test_masks_of_packed_rows_are_counted_as_their_tables_say():
     assert grouped(parse_mask("strided:3"), 2) is None and grouped(parse_mask("causal:b"), 2) is None
 
 
-def test_the_largest_block_is_that_of_a_walk():
-    """Each block is walked by itself: a tile of queries, or a share of the keys."""
-    found = iosim.batch(MIXED, **SMALL)
-    for way in ("repeat", "pack"):
-        words = []
-        for new, tokens in REQUESTS:
-            p = problem_of(way, new, tokens)
-            mask = p.tiled(Tiling(6, 5)).mask
-            for i in range(-(-p.N // 6)):
-                rows = min(6, p.N - 6 * i)
-                keys = tokens if mask is DENSE else sum(
-                    min(5, tokens - 5 * j) for j, on in enumerate(mask.table[i]) if on
-                )  # fmt: skip
-                words += [rows * 16 + keys * 16] * p.heads
-        assert found[way].blocks == len(words)
-        assert found[way].largest_block == pytest.approx(max(words) * len(words) / sum(words), rel=1e-12)
+def shares_of(way, p, tokens):
+    """The keys of each share of a request."""
+    each = -(-tokens // p.splits)
+    if way == "paged-split":
+        pages = -(-tokens // 4)
+        each = 4 * -(-pages // p.splits)
+    return [min(each, tokens - start) for start in range(0, tokens, each)]
+
+
+@pytest.mark.parametrize("way", SCHEDULE_OF)
+def test_the_largest_block_is_that_of_a_walk(way):
+    """Each block is counted by itself: a tile of queries, or a share of the keys with all queries. d = dv = 8."""
+    words = []
+    for new, tokens in REQUESTS:
+        p = problem_of(way, new, tokens)
+        mask, tiles = p.tiled(Tiling(6, 5)).mask, -(-p.N // 6)
+        if "split" in way:  # Q and the partial results once, K and V for each tile of queries
+            for keys in shares_of(way, p, tokens):
+                entries = -(-keys // 4) * tiles * (way == "paged-split")
+                words += [p.N * (8 + 8 + 1) + keys * 16 * tiles + entries] * p.heads
+            continue
+        for i in range(tiles):
+            rows, keys = min(6, p.N - 6 * i), tokens
+            if mask is not DENSE and SCHEDULES[SCHEDULE_OF[way]].skips:
+                keys = sum(min(5, tokens - 5 * j) for j, on in enumerate(mask.table[i]) if on)
+            words += [rows * 16 + keys * 16 + -(-tokens // 4) * (way == "paged")] * p.heads
+    found = iosim.batch(MIXED, **SMALL)[way]
+    assert found.blocks == len(words)
+    assert found.largest_block == pytest.approx(max(words) * len(words) / sum(words), rel=1e-12)
 
 
 # ---------------------------------------------------------------- NumPy runs
