@@ -7,8 +7,10 @@
 Start reading at core/machine.py. Names are loaded when they are first used, so that `import iosim` costs nothing.
 """
 
+from time import time_ns as _time_ns
 from typing import TYPE_CHECKING
 
+_IMPORTED = _time_ns()  # files that are written later are not those of this process
 __version__ = "0.3.0"
 
 _WHERE = {

@@ -54,12 +54,16 @@ def reported(url: str, option: str = "-o") -> Iterator[None]:
         raise
     except ImportError as error:
         raise MissingError(f"{url}: {error}") from None
-    except FileNotFoundError as error:
-        raise InputError(option, url, "an address that is there and can be written", f"{error} is not there") from None
     except Exception as error:
         why = (str(error).splitlines() or [""])[0]
         hint = f"{type(error).__name__}: {why}" if why else type(error).__name__
         raise InputError(option, url, "an address that fsspec can write", hint) from None
+
+
+def make_folder(files: FileSystem, path: str) -> None:
+    """Make a folder. A store of objects has none, and its paths begin with a bucket, which is not made."""
+    if path.startswith("/"):
+        files.makedirs(path, exist_ok=True)
 
 
 @contextmanager
@@ -67,7 +71,7 @@ def uploaded(url: str, option: str = "-o") -> Iterator[str]:
     """The name of a temporary file on this machine. At the end it is sent to the address. After an error it is not."""
     files, path = file_system(url, option)
     with reported(url, option):
-        files.makedirs(os.path.dirname(path), exist_ok=True)  # first, so that a wrong address is found early
+        make_folder(files, os.path.dirname(path))
     with TemporaryDirectory() as folder:
         temporary = os.path.join(folder, "whole")
         yield temporary

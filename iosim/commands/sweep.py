@@ -198,7 +198,7 @@ def command(
     from ..sweeps.run import executor_of
 
     files = loaded(click.get_current_context())
-    inputs = inputs_of(plan.hardware, {file: BROUGHT.get(file, ()) for file in files})
+    inputs = inputs_of(plan, {file: BROUGHT.get(file, ()) for file in files})
     work = Work(plan, form, part_rows, inputs, question.command)
     with (
         closing(executor_of(jobs, scheduler)) as executor,

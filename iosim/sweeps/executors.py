@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
-from ..errors import CheckError
-from .identity import Maker, check_maker, maker_now, this_maker
+from ..errors import CheckError, IosimError
+from .identity import Maker, check_maker, is_as_imported, maker_now, maker_of_process, this_maker
 
 if TYPE_CHECKING:
     from .parts import Job
@@ -107,9 +107,20 @@ def first_ready(executor: Executor, begun: dict[int, Later]) -> int:
     return next(part for part, later in begun.items() if later in ready)
 
 
+def prepared(job: Job[object]) -> IosimError | None:
+    """Prepare this process for the parts of a job. The error for which it can make none is that of its first part:
+    raised here it would only end the process."""
+    try:
+        job.prepare()
+    except IosimError as error:
+        return error
+    is_as_imported()
+    return None
+
+
 def made_by(who: str, job: Job[object], part: int) -> Made:
     """All pieces of a part, to be sent to another process."""
-    return Made(list(job.pieces(part)), who, maker_now())
+    return Made(list(job.pieces(part)), who, maker_of_process())
 
 
 # ---------------------------------------------------------------- this process
@@ -176,7 +187,7 @@ class Processes(Executor):
         return AHEAD * self.jobs
 
 
-JOBS: list[tuple[Job[object], str]] = []  # the job of this process, and who makes its parts
+JOBS: list[tuple[Job[object], str, IosimError | None]] = []  # the job of this process, who makes it, why it cannot
 
 
 def begin(hold: Pipe, job: Job[object], who: str) -> None:
@@ -186,9 +197,7 @@ def begin(hold: Pipe, job: Job[object], who: str) -> None:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with, args=(hold,), daemon=True).start()
-    job.prepare()
-    this_maker()
-    JOBS[:] = [(job, who)]
+    JOBS[:] = [(job, who, prepared(job))]
 
 
 def end_with(hold: Pipe) -> None:
@@ -199,5 +208,7 @@ def end_with(hold: Pipe) -> None:
 
 def make(part: int) -> Made:
     """A part of the job of this process."""
-    ((job, who),) = JOBS
+    ((job, who, why_not),) = JOBS
+    if why_not:
+        raise why_not
     return made_by(who, job, part)

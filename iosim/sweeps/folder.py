@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypedDict, cast
 
 from .. import __version__
 from ..errors import CheckError, InputError
-from .identity import digest, this_maker
+from .identity import check_maker, digest, maker_of_process, this_maker
 from .parts import Parts, Written, differing, part_name
 from .place import file_digest, place_of
 from .share import WHOLE, Share, share_of
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 MANIFEST, JOURNAL, LOCK = "_manifest.json", "_parts.jsonl", "_lock"
 OLD_MANIFEST, OLD_JOURNAL, OLD_LOCK = "manifest.json", "parts.jsonl", "lock"  # of iosim 0.2
-UNFINISHED = re.compile(r"_(part-(\d+)\.\w+|manifest\.json|parts[\w-]*\.jsonl)\..+\.part")  # of a run that was killed
+OF_PART = re.compile(r"(_?)part-(\d{8,})\.\w+(\..+\.part)?")
+UNFINISHED = re.compile(r"_(part-\d+\.\w+|manifest\.json|parts[\w-]*\.jsonl)\..+\.part")  # of a run that was killed
 SAME_ARGUMENTS = "a folder that the same arguments began"
 SECONDS_TO_APPEAR = 10  # of a part that another machine wrote
 
@@ -78,7 +79,7 @@ class Folder:
 
     def finish(self) -> None:
         """Write the manifest with all parts, if all are there, and remove what killed workers left."""
-        clear(self.place, self.share)
+        clear(self.place, self.share, self.done)
         done = self.done if self.share == WHOLE else found_once(lines_in(self.place, self.manifest["run"]))
         if len(done) == self.manifest["parts"]:
             write_manifest(self.place, completed(self.manifest, done))
@@ -100,17 +101,17 @@ def opened(
     parts.
     """
     place = place_of(path)
+    manifest = manifest_of(work, about)
     with place.reported(), ExitStack() as held:
         place.make()
         held.enter_context(place.locked(LOCK, shared=share != WHOLE))
         if share != WHOLE:
             held.enter_context(place.locked(share.named(LOCK)))
-        manifest = manifest_of(work, about)
         check_folder(place, manifest, resume, share)
         done = there(place, manifest, share) if resume else {}
         for written in done.values():
             checked(written)
-        clear(place, share)
+        clear(place, share, done)
         lines = [line_of(done[part], manifest["run"]) for part in sorted(done)]
         record = held.enter_context(place.journal(share.named(JOURNAL), lines))
         begin(place, manifest, share, done)
@@ -128,16 +129,23 @@ def begin(place: Place, manifest: Manifest, share: Share, done: dict[int, Writte
         write_manifest(place, manifest)
 
 
-def clear(place: Place, share: Share) -> None:
-    """Remove the unfinished files of a run that was killed. A share leaves those of others."""
+def clear(place: Place, share: Share, done: Mapping[int, Written]) -> None:
+    """Remove what a run left that was killed: unfinished files, and parts that are not `done`. A share leaves those of
+    others."""
     for name in place.names():
-        found = UNFINISHED.fullmatch(name)
-        if found and (share == WHOLE or (found[2] and int(found[2]) % share.of == share.number - 1)):
+        found = OF_PART.fullmatch(name)
+        if found is None:
+            is_left = share == WHOLE and bool(UNFINISHED.fullmatch(name))
+        else:
+            part, unfinished = int(found[2]), bool(found[1] or found[3])
+            is_left = part % share.of == share.number - 1 and (unfinished or part not in done)
+        if is_left:
             place.remove(name)
 
 
 def manifest_of(work: Parts, about: About) -> Manifest:
     """The manifest of a run before its parts are there."""
+    check_maker("this process", maker_of_process())
     described = {"iosim": __version__, "iosim_files": this_maker().sources, **work.describe()}
     return {
         "schema": 1,

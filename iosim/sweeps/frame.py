@@ -89,7 +89,7 @@ def sweep(
     plan = build(axes, schedules, tiles, tile_multiple, (), asked, paper_model, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
-    work = Work(plan, "csv", inputs=inputs_of(plan.hardware), what=what)
+    work = Work(plan, "csv", inputs=inputs_of(plan), what=what)
     try:
         with closing(executor_of(jobs, scheduler)) as executor:
             return joined(list(results(executor, Job(make_tables, work), range(len(work)))), what)

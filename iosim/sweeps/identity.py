@@ -11,7 +11,7 @@ import os
 import site
 import sys
 import sysconfig
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -21,15 +21,21 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import __version__, hardware
-from ..errors import MissingError
+from .. import _IMPORTED, __version__, hardware
+from ..errors import InputError, IosimError, MissingError
+from ..masks.expression import atoms
+from ..masks.mask import Mask
+from ..masks.user_file import folder_on_path
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
+    from ..counting.sweep_axes import Sweep
+    from ..masks.expression import Atom
+
 PACKAGE = Path(__file__).parent.parent
 EDITED = "edited"
-CHANGED = "files of iosim changed while {} ran: rows of two versions would be mixed; begin again, or put them back"
+CHANGED = "files of iosim changed while {} ran: rows of two versions would be mixed; start it again"
 SUFFIXES = (".py", ".cuh", ".cu", ".toml")  # of files that decide rows
 
 
@@ -53,6 +59,28 @@ def maker_now() -> Maker:
     """The iosim of this process. Its `sources` are EDITED if a file was edited since the first call."""
     begun = this_maker()
     return begun if hash_of_files(stamps()) == begun.sources else begun._replace(sources=EDITED)
+
+
+@cache
+def is_as_imported() -> bool:
+    """Whether the first call of `this_maker` had the files that this process imported: none was written in between. A
+    worker of Dask may have imported iosim days before its first sweep."""
+    this_maker()
+    return all(written_ns(file) < _IMPORTED for file in package_files().values())
+
+
+def written_ns(file: Path) -> int:
+    """The time at which a file was written or put in its place; 0 for a file that is gone."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return 0
+    return found.st_mtime_ns if sys.platform == "win32" else max(found.st_mtime_ns, found.st_ctime_ns)
+
+
+def maker_of_process() -> Maker:
+    """The iosim that makes the parts of this process."""
+    return maker_now() if is_as_imported() else this_maker()._replace(sources=EDITED)
 
 
 @cache
@@ -120,9 +148,16 @@ class Source(NamedTuple):
 
     def run(self) -> None:
         """Register the schedules of a file of --load in this process, once."""
-        if self not in RAN:
-            RAN.add(self)
+        if self in RAN:
+            return
+        try:
             exec(compile(self.text, self.file, "exec"), {"__name__": "<loaded>", "__file__": self.file})
+        except IosimError:
+            raise
+        except (Exception, SystemExit) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise InputError("--load", self.file, "a Python file that runs in every process", why) from None
+        RAN.add(self)
 
 
 RAN: set[Source] = set()  # the files of --load that this process ran
@@ -135,11 +170,14 @@ class Inputs:
     sources: tuple[Source, ...] = ()
     modules: tuple[Source, ...] = ()
     hardware: tuple[tuple[str, str], ...] = ()
+    of_masks: tuple[Source, ...] = ()
+    """The modules that Python files of masks import. They do not travel: each process compares its own with these."""
 
     def describe(self) -> dict[str, dict[str, str]]:
         """The SHA-256 of each file."""
         return {
             "load": {source.name: digest(source.text) for source in (*self.sources, *self.modules)},
+            "mask_files": {source.name: digest(source.text) for source in self.of_masks},
             "hardware_files": {path: digest(text) for path, text in self.hardware},
         }
 
@@ -155,6 +193,9 @@ class Inputs:
                 sys.modules.pop(name, None)
         for source in self.sources:
             source.run()
+        for source in self.of_masks:
+            if not os.path.isfile(source.file) or text_of(source.file) != source.text:
+                raise InputError("--mask", source.file, "the file as it was when the sweep began, on every machine")
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -169,16 +210,40 @@ class Inputs:
 NO_INPUTS = Inputs()
 
 
-def inputs_of(chips: Sequence[str], brought: Mapping[str, Collection[str]] = MappingProxyType({})) -> Inputs:
-    """The hardware files among these GPUs, and the files of --load, which this process has run, with what they import.
+def inputs_of(plan: Sweep, brought: Mapping[str, Collection[str]] = MappingProxyType({})) -> Inputs:
+    """The hardware files of a sweep, and the files of --load, which this process has run, with what they import.
 
     `brought` has the names of the modules that came with each file of --load.
     """
     files = [*brought]
     sources = tuple(Source(file, text_of(file)) for file in files)
     RAN.update(sources)
-    texts = {str(Path(name)): text_of(name) for name in chips if name.endswith(".toml")}
-    return Inputs(sources, tuple(modules_of(brought)), tuple(texts.items()))
+    texts = {str(Path(name)): text_of(name) for name in plan.hardware if name.endswith(".toml")}
+    functions = {atom.function.path for mask in plan.masks for atom in atoms_of(mask) if atom.function}
+    of_masks = {module for path in sorted(functions) for module in modules_beside(path)}
+    return Inputs(sources, tuple(modules_of(brought)), tuple(texts.items()), tuple(sorted(of_masks)))
+
+
+def atoms_of(mask: object) -> Iterator[Atom]:
+    """The atoms of a mask; none of the dense one."""
+    return atoms(mask.expr) if isinstance(mask, Mask) else iter(())
+
+
+def modules_beside(path: str) -> list[Source]:
+    """The modules that a Python file of a mask imports."""
+    with folder_on_path(path):
+        return [*modules_of({path: ()})]
+
+
+def digest_of_atom(atom: Atom) -> str | None:
+    """The SHA-256 of what an atom read from a file, when it was read; None if it read none."""
+    if atom.function:
+        return digest(atom.function.text)
+    if atom.file is None:
+        return None
+    found = hashlib.sha256(f"{atom.file.data.shape} {atom.file.block} ".encode())
+    found.update(atom.file.data.tobytes())
+    return found.hexdigest()
 
 
 def text_of(file: str) -> str:

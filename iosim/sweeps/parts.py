@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
-from ..masks.user_file import folder_on_path
-from .identity import NO_INPUTS, Inputs, digest, modules_of
+from .identity import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .own_options import COUNT
 from .pieces import Lines, write_lines, write_parquet
 from .place import Place, file_digest
@@ -33,7 +32,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", covariant=True)
 
 SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
-FILES = {"load": "load", "hardware_files": "hardware"}  # descriptions of files, and what messages call one
+FILES = {
+    "load": "load",
+    "mask_files": "mask",
+    "hardware_files": "hardware",
+}  # descriptions of files, and what messages call one
 FORMS = {"csv": CSV, "jsonl": JSON}
 
 
@@ -136,7 +139,7 @@ class Work:
             "part_rows": self.rows_of_part,
             **{name: None if values is None else axis_text(values) for name, values in plan.sizes.items()},
             "dtype": [list(pair) for pair in plan.types],
-            "mask": [mask_text(str(mask)) for mask in plan.masks],
+            "mask": [mask_text(mask) for mask in plan.masks],
             "hardware": list(plan.hardware),
             **({"paper_model": True} if plan.paper_model else {}),
             "options": axis_text([dict(point) for point in plan.options]),
@@ -156,20 +159,10 @@ def axis_text(values: Sequence[object]) -> object:
     return {"first": values[0], "last": values[-1], "values": len(values), "sha256": digest(repr(values))}
 
 
-def mask_text(text: str) -> object:
-    """A mask's text, with a hash of each file that it names, and of each module that a Python file imports."""
-    import re
-
-    files = re.findall(r"file:([^&|()\s]*)", text)
-    functions = [f"{stem}.py" for stem in re.findall(r"\bpy:([^&|()\s]*)\.py:", text)]
-    found = [*map(file_digest, files), *(hash for file in functions for hash in digests_of_python(file))]
-    return [text, *found] if found else text
-
-
-def digests_of_python(file: str) -> list[str]:
-    """The SHA-256 of a Python file, and of the modules beside it that it imports, by their names."""
-    with folder_on_path(file):
-        return [file_digest(file), *(digest(module.text) for module in modules_of({file: ()}))]
+def mask_text(mask: object) -> object:
+    """A mask's text, with a hash of the content of each file that it names."""
+    found = [sha256 for atom in atoms_of(mask) if (sha256 := digest_of_atom(atom))]
+    return [str(mask), *found] if found else str(mask)
 
 
 def part_name(part: int, kind: str) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..files import written_whole
-from ..urls import file_system, is_url, reported, uploaded
+from ..urls import file_system, is_url, make_folder, reported, uploaded
 
 if TYPE_CHECKING:
     from ..urls import FileSystem
@@ -214,7 +214,7 @@ class Remote(Place):
     def make(self) -> None:
         files, folder = file_system(self.path)
         with self.reported():
-            files.makedirs(folder, exist_ok=True)
+            make_folder(files, folder)
 
     def text(self, name: str) -> str | None:
         files, path = self.at(name)

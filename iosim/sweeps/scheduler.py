@@ -23,9 +23,9 @@ except ImportError:
     raise MissingError("--scheduler needs Dask: pip install 'iosim[dist]'; --jobs works without it") from None
 
 from .. import __version__
-from ..errors import CheckError, InputError, MissingError
-from .executors import AHEAD, Executor, made_by
-from .identity import differs, this_maker
+from ..errors import CheckError, InputError, IosimError, MissingError
+from .executors import AHEAD, Executor, made_by, prepared
+from .identity import differs
 from .parts import WritePart
 
 if TYPE_CHECKING:
@@ -217,13 +217,16 @@ class Begin(distributed.WorkerPlugin):  # type: ignore[misc]
 
     def __init__(self, job: Job[object]):
         self.job = job
+        self.why_not: IosimError | None = None
 
     def setup(self, worker: object) -> None:
-        self.job.prepare()
-        this_maker()
+        self.why_not = prepared(self.job)
 
 
 def make(name: str, part: int) -> Made:
     """A part of a job. Runs on a worker."""
     worker = distributed.get_worker()
-    return made_by(named(worker.address), cast("Begin", worker.plugins[name]).job, part)
+    begun = cast("Begin", worker.plugins[name])
+    if begun.why_not:
+        raise begun.why_not
+    return made_by(named(worker.address), begun.job, part)

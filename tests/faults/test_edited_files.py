@@ -6,6 +6,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -15,13 +16,13 @@ from sweeps_run import LONG, SMALLEST, gathered, until
 from iosim import __version__
 from iosim.counting import sweep as counted
 from iosim.counting.sweep_axes import Asking, build
-from iosim.errors import MissingError
+from iosim.errors import InputError, MissingError
 from iosim.hardware import toml_of
 from iosim.schedules import SCHEDULES
 from iosim.sweeps import folder, identity
-from iosim.sweeps.executors import Processes, Serial, results
+from iosim.sweeps.executors import Processes, Serial, made_by, results
 from iosim.sweeps.folder import read_manifest, write_manifest
-from iosim.sweeps.identity import CARRIED, inputs_of
+from iosim.sweeps.identity import CARRIED, check_maker, inputs_of
 from iosim.sweeps.parts import Job, Work
 from iosim.sweeps.place import place_of
 
@@ -108,7 +109,7 @@ def test_an_edited_hardware_file_is_another_argument(iosim, gpu, tmp_path):
 def test_hardware_files_travel_with_the_work(executor, gpu):
     """The file is gone when parts are made."""
     plan = build({"N": "64:640:+64", "d": 8, "hardware": str(gpu)}, "flash1", asking=Asking({}, M_of_each=True))
-    work = Work(plan, "csv", 2, inputs_of(plan.hardware), "roofline")
+    work = Work(plan, "csv", 2, inputs_of(plan), "roofline")
     whole = list(results(Serial(), Job(Text(), work), range(len(work))))
     gpu.unlink()
     assert list(results(executor(), Job(Text(), work), range(len(work)))) == whole
@@ -144,8 +145,8 @@ def test_an_edited_file_of_load_is_another_argument(which, own, iosim, tmp_path,
 def test_modules_travel_with_the_work(own, monkeypatch):
     """Where parts are made, other files have their names."""
     runpy.run_path(str(own[0]))
-    inputs = inputs_of((), {str(own[0]): ("helper",)})
-    work = Work(build({"N": "64:640:+64", "d": 8}, "again", "16x16"), "csv", 1, inputs)
+    plan = build({"N": "64:640:+64", "d": 8}, "again", "16x16")
+    work = Work(plan, "csv", 1, inputs_of(plan, {str(own[0]): ("helper",)}))
     whole = list(results(Serial(), Job(Text(), work), range(len(work))))
     own[1].write_text("TIMES = 3\n")
     for name in ("helper", "kit", "kit.loads"):
@@ -159,6 +160,51 @@ def test_modules_travel_with_the_work(own, monkeypatch):
     assert list(results(Serial(), again, range(len(work)))) == whole
 
 
+# ---------------------------------------------------------------- files of masks
+
+
+@pytest.fixture
+def mask(tmp_path):
+    """(a mask of a file, its file, the file of a module that it imports)."""
+    (tmp_path / "beside.py").write_text("FAR = 5\n")
+    (tmp_path / "mine.py").write_text("import beside\n\ndef near(b, h, q, k):\n    return q - k < beside.FAR\n")
+    return f"py:{tmp_path}/mine.py:near", tmp_path / "mine.py", tmp_path / "beside.py"
+
+
+@pytest.mark.parametrize("which, named", [(1, "mask"), (2, "mask beside.py")])
+def test_an_edited_file_of_a_mask_is_another_argument(which, named, mask, iosim, tmp_path):
+    line = ("sweep", "--N", 64, "--d", 8, "--tiles", "32x32", "--mask", mask[0], "-o", f"{tmp_path}/sweep/")
+    assert iosim(*line).exit_code == 0 and iosim(*line, "--resume").exit_code == 0
+    mask[which].write_text(mask[which].read_text().replace("5", "6") + "# edited\n")
+    result = iosim(*line, "--resume")
+    assert result.exit_code == 2 and f"these differ: {named}\n" in result.stderr
+
+
+def test_a_matrix_is_known_by_its_numbers(iosim, tmp_path):
+    """As they were when it was read, and wherever it lies."""
+    file = tmp_path / "mask.txt"
+    line = ("sweep", "--N", 64, "--d", 8, "--tiles", "32x32", "--mask", f"file:{file}", "-o", f"{tmp_path}/sweep/")
+    file.write_text("10\n11\n")
+    assert iosim(*line).exit_code == 0
+    file.write_text("1 0\n1 1")
+    assert iosim(*line, "--resume").exit_code == 0, "the same numbers"
+    file.write_text("11\n11\n")
+    assert "these differ: mask\n" in iosim(*line, "--resume").stderr
+
+
+@pytest.mark.parametrize("executor", [Serial, pytest.param(lambda: Processes(2), marks=pytest.mark.long)])
+def test_a_module_of_a_mask_is_that_of_the_start(executor, mask):
+    """The mask travels, and the module that it imports is compared."""
+    plan = build({"N": "64:640:+64", "d": 8, "mask": mask[0]}, "flash1", "16x16")
+    work = Work(plan, "csv", 1, inputs_of(plan))
+    whole = list(results(Serial(), Job(Text(), work), range(len(work))))
+    assert list(results(executor(), Job(Text(), work), range(len(work)))) == whole
+    Job(Text(), work).prepare()
+    mask[2].write_text("FAR = 6\n")
+    with pytest.raises(InputError, match="the file as it was when the sweep began, on every machine"):
+        Job(Text(), work).prepare() if executor is Serial else list(results(executor(), Job(Text(), work), range(2)))
+
+
 # ---------------------------------------------------------------- files of iosim
 
 
@@ -168,9 +214,12 @@ def package(tmp_path, monkeypatch):
     file = tmp_path / "count.py"
     file.write_text("a = 1")
     monkeypatch.setattr(identity, "package_files", lambda: {"count.py": file})
-    identity.this_maker.cache_clear()
+    monkeypatch.setattr(identity, "_IMPORTED", time.time_ns() + 10**9)
+    for known in (identity.this_maker, identity.is_as_imported):
+        known.cache_clear()
     yield file
-    identity.this_maker.cache_clear()
+    for known in (identity.this_maker, identity.is_as_imported):
+        known.cache_clear()
 
 
 def test_iosim_that_is_edited_while_it_runs_makes_no_more_rows(package):
@@ -195,6 +244,17 @@ def test_edited_iosim_does_not_continue_a_sweep(package, iosim, tmp_path, monkey
     monkeypatch.setattr(folder, "__version__", "9.9")
     result = iosim(*line, "--resume")
     assert result.exit_code == 2 and f"these differ: iosim {__version__} (now 9.9)" in result.stderr
+
+
+def test_iosim_that_was_edited_after_its_import_makes_no_part(package, monkeypatch):
+    """Its first hash is that of other files than those it imported."""
+    work = Work(build({"N": "64:640:+64", "d": 8}, "flash1", "16x16"), "csv", 1)
+    for imported, sources in ((package.stat().st_ctime_ns + 1, identity.this_maker().sources), (0, identity.EDITED)):
+        identity.is_as_imported.cache_clear()
+        monkeypatch.setattr(identity, "_IMPORTED", imported)
+        assert made_by("worker tcp://a:1", Job(Text(), work), 0).maker.sources == sources
+    with pytest.raises(MissingError, match="files of iosim changed while worker tcp://a:1 ran: .* start it again"):
+        check_maker("worker tcp://a:1", identity.maker_of_process())
 
 
 def test_every_file_that_decides_rows_is_hashed():
