@@ -8,8 +8,8 @@ Start reading at core/machine.py. Names are loaded when they are first used, so 
 """
 
 from time import time_ns as _time_ns
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # as in typing, whose import takes a while, in which Ctrl-C would not be one message
 _IMPORTED = _time_ns()  # files that are written later are not those of this process
 __version__ = "0.3.0"
 

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING, TextIO
 
 import click
 
-from ..errors import InputError, IosimError, ScheduleError, suggestion
+from ..errors import CheckError, InputError, IosimError, ScheduleError, suggestion
 from ..progress import want_progress
 from .command import help_option, version_option
 from .load import LOADED, load_option
@@ -71,6 +71,40 @@ class Failure(click.ClickException):
         self.exit_code: int = error.exit_code  # type: ignore[misc]
 
 
+class Interrupted(click.ClickException):
+    """Ctrl-C, with the exit code that shells give it. Click alone ends with 1, as a check that failed."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("Aborted!")
+
+    def show(self, file: IO[str] | None = None) -> None:
+        click.echo("\nAborted!" if sys.stderr.isatty() else "Aborted!", err=True)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A block in which Ctrl-C is one message."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted from None
+    except Exception as error:
+        if is_interrupted(
+            error
+        ):  # Python makes a RuntimeError of Ctrl-C while a class is made, and NumPy an ImportError
+            raise Interrupted from None
+        raise
+
+
+def is_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
 class Commands(click.Group):
     """The commands by name. A command's file is loaded when it is asked for. A misspelt name gets a suggestion."""
 
@@ -90,10 +124,21 @@ class Commands(click.Group):
             with formatter.section(heading):
                 formatter.write_dl(list(group.items()))
 
+    def make_context(self, *args: object, **settings: object) -> click.Context:  # type: ignore[override]
+        with interruptible():
+            return super().make_context(*args, **settings)  # type: ignore[arg-type]
+
     def invoke(self, ctx: click.Context) -> object:
+        with interruptible():
+            return self.invoked(ctx)
+
+    def invoked(self, ctx: click.Context) -> object:
+        """The result of a command."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+        except MemoryError:
+            raise Failure(CheckError("memory ran out; ask for less at once")) from None
         except IosimError as error:
             raise Failure(error) from None
         except Exception as error:

@@ -31,6 +31,7 @@ def command(folder: str, check: bool, path: str | None, quiet: bool) -> None:
 
     Example: iosim gather sweep/ -o out.csv
     """
+    from ..files import form_of
     from ..progress import Meter
     from ..sweeps.gather import checked, complete, gather, looked_at
     from .sweep import describe
@@ -43,8 +44,9 @@ def command(folder: str, check: bool, path: str | None, quiet: bool) -> None:
             result = checked(found, meter.advance)
         emit("".join(f"{line}\n" for line in result.lines()), None)
         sys.exit(0 if result.ok else 1)
+    asked = form_of(path, "gather")
     parts = complete(folder)
-    out = asked_file(path, parts.format)
+    out = asked_file(path, asked, parts.format)
     with closing(Meter(rows_in(parts), quiet)) as meter:
         rows = gather(parts, out, meter.advance)
     if out != "-":
@@ -56,11 +58,11 @@ def rows_in(parts: Parts) -> int:
     return sum(lines[0].rows for lines in parts.found.values())
 
 
-def asked_file(path: str | None, kind: str) -> str:
-    """The file that was asked for. Raises InputError for one that parts of this kind cannot be joined into."""
-    from ..files import check_file, form_of
+def asked_file(path: str | None, asked: str, kind: str) -> str:
+    """The file that was asked for, with a name of the form `asked`. Raises InputError for one that parts of this kind
+    cannot be joined into."""
+    from ..files import check_file
 
-    asked = form_of(path, "gather")
     if path is None:
         raise InputError("-o", "nothing", f"a file that ends in .{kind}, or - for stdout")
     check_file(kind, path)

@@ -205,6 +205,7 @@ def command(
         closing(Meter(work.steps_of_share(share), quiet, work.chunks.unit)) as meter,
     ):
         say(executor.notes)
+        executor.say = lambda note: say([note])
         if folder:
             write_parts(work, folder, target.resume, executor, meter, share)
         else:

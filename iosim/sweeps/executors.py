@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from ..errors import CheckError, IosimError
+from .ctrl_c import without_ctrl_c
 from .identity import Maker, check_maker, is_as_imported, maker_now, maker_of_process, this_maker
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ T = TypeVar("T")
 AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
 THIS = "this process"
 MOST_DEATHS = 3  # deaths of workers that are allowed before any part is made
+MEMORY = "memory ran out in {}; give fewer --jobs, or a smaller --part-rows"
 DIED = "{} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller --part-rows"
 
 
@@ -47,6 +49,8 @@ class Executor(ABC):
 
     name: str
     """What makes the parts, for messages."""
+    say: Callable[[str], object] = staticmethod(lambda note: None)
+    """Takes notes for users while parts are made."""
     notes: Sequence[str] = ()
     """What users should know about it."""
 
@@ -86,8 +90,10 @@ def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool
                 begun |= {part: executor.submit(part) for part in waiting}
                 if not begun:
                     return
-                part = next(iter(begun)) if ordered else first_ready(executor, begun)
+                part = first_ready(executor, dict(islice(begun.items(), 1)) if ordered else begun)
                 made = begun[part].result()
+            except MemoryError:
+                raise CheckError(MEMORY.format(executor.name)) from None
             except BrokenExecutor:
                 deaths += 1
                 if deaths == MOST_DEATHS:
@@ -173,7 +179,14 @@ class Processes(Executor):
             held.close()
 
     def submit(self, part: int) -> Later:
-        """Begin a part, with new processes if one has died."""
+        """Begin a part, with new processes if one has died. They never get Ctrl-C, also while they start."""
+        with without_ctrl_c() as pressed:
+            later = self.begun(part)
+        if pressed:
+            raise KeyboardInterrupt
+        return later
+
+    def begun(self, part: int) -> Later:
         try:
             return cast("Later", self.pool.submit(make, part))
         except BrokenExecutor:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
-import sys
-import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing import resource_tracker
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 try:
+    import dask
     import distributed
     from distributed.comm import get_address_host_port
 except ImportError:
@@ -24,6 +22,7 @@ except ImportError:
 
 from .. import __version__
 from ..errors import CheckError, InputError, IosimError, MissingError
+from .ctrl_c import without_ctrl_c
 from .executors import AHEAD, Executor, made_by, prepared
 from .identity import differs
 from .parts import WritePart
@@ -39,9 +38,20 @@ if TYPE_CHECKING:
     """What Dask says of a process: {"host": {...}, "packages": {name: version}}."""
 
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
+SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
+MALLOC = {
+    f"distributed.nanny.pre-spawn-environ.{name}": value
+    for name, value in (("MALLOC_TRIM_THRESHOLD_", 2**30), ("MALLOC_MMAP_THRESHOLD_", 2**25))
+}
+"""Settings of glibc in new workers. With Dask's own they give memory back after each array, and a sweep takes three
+times as long. A variable of the environment wins."""
+TLS = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__CLIENT__CERT and ..__CLIENT__KEY"
 LOST = (distributed.CancelledError, OSError)  # a part's own errors of the file system are InputErrors
 NO_WORKER = "the scheduler at {} has no worker after {} s: dask worker {} starts one"
 GONE = "the scheduler at {} is gone; start it again, then the same line with --resume continues a sweep to a folder"
+ALONE = "the scheduler at {} has no worker any more; iosim waits {} s for another"
+LEFT = "the scheduler at {} had no worker for {} s; start one, then the same line with --resume continues"
+NOT_STARTED = "Dask could not start {} workers on this machine: {}; --jobs works without Dask"
 KILLED = "a part was begun {} times, and its worker died each time: memory may be short; give a smaller --part-rows"
 
 
@@ -98,7 +108,18 @@ class Dask(Executor):
         return self.client.submit(make, self.job_name, part, pure=False)
 
     def ready(self, begun: Collection[Later]) -> Collection[Later]:
-        return distributed.wait(list(begun), return_when="FIRST_COMPLETED").done
+        """The parts that are ready. If there is no worker, it says so, and waits so many seconds for another."""
+        alone_since = None
+        while True:
+            with suppress(TimeoutError):
+                return distributed.wait(list(begun), SECONDS_TO_LOOK, "FIRST_COMPLETED").done
+            if self.client.nthreads():
+                alone_since = None
+            elif alone_since is None:
+                alone_since = monotonic()
+                self.say(ALONE.format(self.address, SECONDS_WITHOUT_WORKERS))
+            elif monotonic() - alone_since > SECONDS_WITHOUT_WORKERS:
+                raise CheckError(LEFT.format(self.address, SECONDS_WITHOUT_WORKERS))
 
     def close(self) -> None:
         """Disconnect from the scheduler, and end it if this process started it."""
@@ -155,36 +176,28 @@ def named(who: str) -> str:
 
 def local(jobs: int) -> distributed.Client:
     """A client of a scheduler and workers of this machine. Ctrl-C ends it when they have started."""
-    with without_ctrl_c() as pressed:
-        client = distributed.Client(
-            n_workers=jobs,
-            threads_per_worker=1,
-            dashboard_address=":0",
-            memory_limit=0,
-            silence_logs=logging.CRITICAL,
-        )
+    with without_ctrl_c() as pressed, dask.config.set(MALLOC):
+        try:
+            client = distributed.Client(
+                n_workers=jobs,
+                threads_per_worker=1,
+                dashboard_address="127.0.0.1:0",
+                memory_limit=0,
+                silence_logs=logging.CRITICAL,
+            )
+        except Exception as error:  # of a preload, of a port, of Dask itself
+            raise MissingError(NOT_STARTED.format(jobs, reason(error))) from None
     if pressed:
         client.close()
         raise KeyboardInterrupt
     return client
 
 
-@contextmanager
-def without_ctrl_c() -> Iterator[list[int]]:
-    """A block whose new threads and processes never get Ctrl-C. If it was pressed, the list is not empty at the end."""
-    pressed = list[int]()
-    in_main_thread = threading.current_thread() is threading.main_thread()  # only there can a handler be set
-    if sys.platform == "win32" or not in_main_thread:
-        yield pressed
-        return
-    resource_tracker.ensure_running()  # the thread that begins it gets Ctrl-C afterwards
-    handler = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield pressed
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
+def reason(error: BaseException) -> str:
+    """The first line of the error that is the reason for another."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return brief(error)
 
 
 def connected(address: str) -> distributed.Client:
@@ -193,6 +206,8 @@ def connected(address: str) -> distributed.Client:
     try:
         get_address_host_port(address, strict=True)  # checked first: a client prints more when deleted
         return distributed.Client(address, timeout=SECONDS_TO_CONNECT)
+    except TypeError:  # that is what Dask raises
+        raise InputError("--scheduler", address, f"{allowed}; for tls:// set {TLS}", "docs/scale.md says how") from None
     except (OSError, ValueError) as error:
         raise InputError("--scheduler", address, allowed, f"{brief(error)}; dask scheduler starts one") from None
 
@@ -207,7 +222,7 @@ def probe(place: Place) -> tuple[str, str]:
     return name, ""
 
 
-def brief(error: Exception) -> str:
+def brief(error: BaseException) -> str:
     """The first line of an error, or its name."""
     return (str(error).splitlines() or [type(error).__name__])[0][:80]
 

@@ -56,10 +56,11 @@ def dask(*args, **more):
 
 
 @contextmanager
-def scheduler(tmp_path):
+def scheduler(tmp_path, *more):
     """(the address of a scheduler, its process)."""
     file = tmp_path / "scheduler.json"
-    with ended(dask("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, cwd=ROOT)) as (process,):
+    line = ("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, *more)
+    with ended(dask(*line, cwd=ROOT)) as (process,):
         until(lambda: file.exists() and file.read_text().endswith("}"))
         yield json.loads(file.read_text())["address"], process
 

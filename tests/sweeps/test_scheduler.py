@@ -3,10 +3,11 @@
 import os
 import shutil
 import signal
+import subprocess
 from contextlib import closing
 
 import pytest
-from paths import ROOT
+from paths import ROOT, TESTS
 from sweeps_run import LARGE, LONG, SMALLEST, begun, cluster_of, ended, gathered, run, scheduler, worker
 
 from iosim import __version__
@@ -163,18 +164,21 @@ FOLDERS = {
 }
 
 
-@pytest.mark.parametrize("why", FOLDERS)
-def test_a_folder_that_a_worker_does_not_share(why, iosim, tmp_path):
-    """The worker's `open` does what that of a machine does that lacks the right, or the disk."""
-    text = f"""
+OPENED = """
 import builtins, io, os
 real = io.open
 def opened(name, *more, **options):
     if "part-" in str(name):
-        {FOLDERS[why]}
+        {}
     return real(name, *more, **options)
 builtins.open = opened
 """
+
+
+@pytest.mark.parametrize("why", FOLDERS)
+def test_a_folder_that_a_worker_does_not_share(why, iosim, tmp_path):
+    """The worker's `open` does what that of a machine does that lacks the right, or the disk."""
+    text = OPENED.format(FOLDERS[why])
     (tmp_path / "other.py").write_text(text)
     with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
         result = iosim(*LARGE, "--scheduler", address, "-o", f"{tmp_path}/sweep/")
@@ -221,3 +225,124 @@ def test_an_error_of_a_part_is_the_error_of_the_run():
 def test_no_number_of_processes_for_a_scheduler_that_runs(iosim):
     result = iosim(*LARGE[:-2], "--scheduler", "tcp://a:1", "--jobs", 2, "-o", "-")
     assert result.exit_code == 2 and "--scheduler local" in result.stderr
+
+
+def test_a_worker_that_comes_later_with_another_disk(tmp_path, monkeypatch):
+    """It has the same iosim, and joins a sweep of minutes. Its parts are not where they are looked for."""
+    text = """
+import os
+if not hasattr(os, "real"):  # Dask runs the file twice
+    os.real = os.replace
+    os.replace = lambda part, to: os.real(part, os.path.dirname(__file__) + "/elsewhere")
+"""
+    (tmp_path / "other.py").write_text(text)
+    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
+        first = begun(tmp_path / "sweep", "--scheduler", address, "--d", "8:8192:+8", "--columns", "N")
+        with ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
+            said = first.communicate(timeout=120)[1]
+    assert first.returncode == 2 and "all workers share" in said and "is not there, though its worker wrote it" in said
+
+
+def test_the_last_worker_goes(tmp_path):
+    """iosim says so and waits; another one finishes the sweep."""
+    with scheduler(tmp_path) as (address, _):
+        with ended(worker(address, tmp_path)):
+            first = begun(tmp_path / "sweep", "--scheduler", address)
+        said = first.stderr.readline()
+        while "has no worker any more" not in said and said:
+            said = first.stderr.readline()
+        assert f"{address} has no worker any more; iosim waits 300 s for another" in said
+        with ended(worker(address, tmp_path)):
+            assert first.wait(120) == 0, first.stderr.read()
+
+
+def test_no_worker_comes(tmp_path, monkeypatch):
+    """The wait has an end, and the message says how to continue."""
+    from iosim.sweeps import scheduler as file
+
+    monkeypatch.setattr(file, "SECONDS_TO_LOOK", 0.2)
+    monkeypatch.setattr(file, "SECONDS_WITHOUT_WORKERS", 0.5)
+    notes, work = [], Work(build({"N": 64, "d": 8, "M": "1KB"}, "flash1"), "csv")
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TESTS / "sweeps", TESTS / "helpers")))}
+    with (
+        scheduler(tmp_path) as (address, _),
+        ended(worker(address, tmp_path, env=own)) as (only,),
+        closing(file.Dask(address)) as workers,
+    ):
+        workers.say = notes.append
+        assert list(results(workers, Job(Number(), work), range(2))) == [0, 1]
+        only.kill()
+        with pytest.raises(CheckError, match="had no worker for 0.5 s; start one, then the same line with --resume"):
+            list(results(workers, Job(Number(), work), range(9), ordered=False))
+    assert len(notes) == 1 and "has no worker any more" in notes[0]
+
+
+class RunsOut:
+    def __call__(self, work, part):
+        raise MemoryError
+        yield
+
+
+def test_memory_that_runs_out_in_a_worker():
+    from iosim.sweeps.scheduler import Dask
+
+    work = Work(build({"N": 64, "d": 8, "M": "1KB"}, "flash1"), "csv")
+    with (
+        closing(Dask("local", 1)) as workers,
+        pytest.raises(CheckError, match="memory ran out in the scheduler at local"),
+    ):
+        list(results(workers, Job(RunsOut(), work), range(3)))
+
+
+@pytest.mark.parametrize("process", ["nanny", "worker"])
+def test_workers_of_this_machine_that_do_not_start(process, tmp_path):
+    """Its preload is not there."""
+    own = {**os.environ, f"DASK_DISTRIBUTED__{process.upper()}__PRELOAD": '["no_such_module"]'}
+    first = run(*LARGE, "--scheduler", "local", "--jobs", 2, "-o", f"{tmp_path}/sweep/", env=own)
+    said = first.communicate(timeout=120)[1]
+    assert (
+        first.returncode == 3 and said.count("\n") == 1 and "Dask could not start 2 workers on this machine" in said
+    ), said
+    assert "no_such_module" in said and "--jobs works without Dask" in said
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """The settings of a scheduler, workers and clients that speak TLS, as variables of the environment."""
+    folder = tmp_path_factory.mktemp("tls")
+    line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    try:
+        subprocess.run(
+            [*line, "-keyout", folder / "key.pem", "-out", folder / "ca.pem"], check=True, capture_output=True
+        )
+    except OSError:
+        pytest.skip("openssl is not installed")
+    found = {"DASK_DISTRIBUTED__COMM__TLS__CA_FILE": str(folder / "ca.pem")}
+    for role in ("SCHEDULER", "WORKER", "CLIENT"):
+        found[f"DASK_DISTRIBUTED__COMM__TLS__{role}__CERT"] = str(folder / "ca.pem")
+        found[f"DASK_DISTRIBUTED__COMM__TLS__{role}__KEY"] = str(folder / "key.pem")
+    return found
+
+
+def test_a_scheduler_with_tls(certificate, tmp_path, whole, monkeypatch):
+    for name, value in certificate.items():
+        monkeypatch.setenv(name, value)
+    with scheduler(tmp_path, "--protocol", "tls") as (address, _), ended(worker(address, tmp_path)):
+        assert address.startswith("tls://127.0.0.1")
+        first = run(*LARGE[:-2], "--scheduler", address, "-o", tmp_path / "x.csv")
+        said = first.communicate(timeout=120)[1]
+        assert first.returncode == 0, said
+        assert (tmp_path / "x.csv").read_bytes() == whole
+        without = {name: value for name, value in os.environ.items() if name not in certificate}
+        first = run(*LARGE[:-2], "--scheduler", address, "-o", tmp_path / "y.csv", env=without)
+        said = first.communicate(timeout=120)[1]
+    assert first.returncode == 2 and said.count("\n") == 1 and "DASK_DISTRIBUTED__COMM__TLS__CA_FILE" in said, said
+
+
+def test_the_dashboard_is_for_this_machine_only():
+    from iosim.sweeps.scheduler import Dask
+
+    with closing(Dask("local", 1)) as workers:
+        server = workers.client.cluster.scheduler.http_server
+        places = {found.getsockname()[0] for found in server._sockets.values()}
+        assert places == {"127.0.0.1"} and "http://127.0.0.1:" in workers.notes[0]
