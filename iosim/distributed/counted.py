@@ -13,6 +13,7 @@ from ..core.folded import Folded
 from ..core.levels import Inside
 from ..core.problem import DENSE
 from ..core.watchers import Capacity, Traffic
+from ..counting.floors import narrowest_bytes
 from ..errors import InputError
 from .floors import floor_across
 from .inside import Below
@@ -249,9 +250,9 @@ def pairs_of(scheme: Scheme, t: Across) -> Iterator[tuple[int, int, int, int]]:
 def floor_of(scheme: Scheme, t: Across, balanced: bool, machines: Machines) -> DeviceFloor | None:
     """The floor for the layout and the balance of a scheme; None if no word must move or no theorem holds."""
     p = t.problem
-    memory = None if machines.memory_bytes is None else machines.memory_bytes // p.word_bytes
+    memory = None if machines.memory_bytes is None else machines.memory_bytes // narrowest_bytes(p)
     try:
-        found = floor_across(p, t.ranks, layout=scheme.floor_layout(t), balanced=balanced, memory_words=memory)
+        found = floor_across(p, t.ranks, layout=scheme.floor_layout, balanced=balanced, memory_words=memory)
     except InputError:  # a mask whose pairs cannot be counted
         return None
     return found if found.received_words else None
@@ -275,7 +276,7 @@ def between_nodes(scheme: Scheme, t: Across, widths: dict[str, int], machines: M
     if machines.nodes == 1:
         return None
     each, batch = [received(scheme, t, r, widths, machines.node) for r in range(t.ranks)], t.problem.batch
-    layout = scheme.floor_layout(t)
+    layout = scheme.floor_layout
     same = layout == "blocks" or t.problem.mask is DENSE
     try:
         floor = floor_across(t.problem, machines.nodes, layout=layout if layout == "decode" or not same else "blocks")

@@ -80,10 +80,10 @@ class Scheme:
         names = ("ranks", "apart", "ring", "rows_apart", "keys_apart")
         return self.shape.format(**{name: getattr(t, name) for name in names})
 
-    def floor_layout(self, t: Across) -> str:
-        """The layout as the floors name it. If each GPU has whole KV heads, all rows of a problem are on one GPU."""
-        whole = t.problem.kv_heads % t.ranks == 0
-        return self.layout if self.layout != "heads" else "decode" if whole else "free"
+    @property
+    def floor_layout(self) -> str:
+        """The layout as the floors name it. In decoding their rows lie anywhere."""
+        return "decode" if self.layout == "heads" else self.layout
 
     def bind(self, t: Across) -> Bound:
         """The text for a split, as machines run it."""

@@ -6,6 +6,7 @@ import pytest
 from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes
 from paths import DOCS
 
+import iosim
 from iosim import Attention
 from iosim.distributed.across import Across
 from iosim.distributed.floors import floor_across
@@ -38,14 +39,15 @@ def test_the_first_table(name):
 def words_of(name, problem, ranks, **split):
     """The mean words of a GPU in a scheme of iosim, without log-sum-exp."""
     found = [t for t in SCHEMES[name].splits(problem, ranks) if all(getattr(t, k) == n for k, n in split.items())]
-    (words,) = (sum(n for tensor, n in SCHEMES[name].words(t).items() if tensor != "LSEpart") for t in found)
+    (words,) = (sum(n for tensor, n in SCHEMES[name].by_hand.words(t).items() if tensor != "LSEpart") for t in found)
     return words // ranks
 
 
 def best_of(problem, ranks):
     """The least mean words of all schemes of iosim for a problem."""
-    every = ((name, t) for name, one in SCHEMES.items() for t in one.splits(problem, ranks))
-    return min(sum(n for k, n in SCHEMES[name].words(t).items() if k != "LSEpart") for name, t in every) // ranks
+    sizes = {"heads": problem.heads, "kv_heads": problem.kv_heads, "Nk": problem.Nk}
+    rows = iosim.links(problem.N, problem.d, ranks, **sizes).results
+    return min(row.received_words - row.tensors.get("LSEpart", 0) for row in rows) // ranks
 
 
 def test_the_three_clusters():

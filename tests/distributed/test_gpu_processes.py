@@ -1,6 +1,7 @@
 """The texts across GPUs as real processes that exchange arrays over pipes: outputs, and bytes counted at the pipes."""
 
 import sys
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -17,7 +18,19 @@ SIZES = {"N": 24, "d": 3, "dv": 2, "heads": 8, "kv_heads": 4}
 BYTES = 8  # of a word: the processes compute in float64
 
 
+def by_hand(scheme, t):
+    """{(sender, receiver): bytes}, derived without the text."""
+    found = Counter()
+    for receiver in range(t.ranks):
+        for sender, _, words in scheme.by_hand.senders(t, receiver):
+            found[sender, receiver] += BYTES * words
+    assert sum(found.values()) == BYTES * sum(scheme.by_hand.words(t).values())
+    return {pair: n for pair, n in found.items() if n}
+
+
 def compare(P, masks):
+    """Run all schemes on P processes. Outputs are those of attention, and each pair of processes exchanges the bytes
+    that are expected by hand."""
     cases, where = [], []
     for mask in masks:
         for name in SCHEMES:

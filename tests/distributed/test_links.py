@@ -172,6 +172,21 @@ def test_decoding(iosim):
         assert int(row["received_words"]) == 7 * 32 * (128 + 128 + 1)
 
 
+@pytest.mark.parametrize("kv_heads", [1, 4])
+def test_gathered_queries_of_fewer_kv_heads_than_gpus_are_optimal(ask, kv_heads):
+    """The rows of a problem lie on several GPUs, and the floor of decoding holds for rows anywhere."""
+    found = ask("links", *shlex.split(f"--ranks 8 --N 1 --Nk 65536 --d 128 --heads 32 --kv-heads {kv_heads}"))
+    row = next(row for row in found["results"] if row["schedule"] == "gathered-q")
+    assert (row["theorem"], row["ratio_to_floor"]) == ("decoding", 1)
+
+
+@pytest.mark.parametrize("kv, words", [("fp16", 2**19), ("fp8", 2**20)])
+def test_memory_holds_words_of_the_narrowest_type(ask, kv, words):
+    options = f"--ranks 64 --N 65536 --d 128 --memory 1MiB --kv-dtype {kv} --schedule ring"
+    (row,) = ask("links", *shlex.split(options))["results"]
+    assert row["theorem"] == "P2" and f"holds {words:,} words" in row["condition"]
+
+
 # ---------------------------------------------------------------- forms of the answer
 
 
