@@ -593,3 +593,18 @@ def test_no_floor_is_said_with_dropout():
     report = iosim.count(4, 4, "1KB", schedules=["flash2"], dropout=Dropout(0.5, 0))
     assert report["flash2"].ratio_to_floor is None
     assert [b.words for b in report.bounds if b.kind == "floor"] == [None, None]
+
+
+def test_a_latent_key_that_only_single_sights_see_is_read_in_part():
+    """With window:0 a query sees its own key alone. Then the weights are 1 and no key matters, but its first dv words
+    are the value: N dv words are read and N dv written. With causal the last key is seen by one query, which sees
+    others."""
+    alone = Attention(6, 8, dv=4, latent=True, mask=parse_mask("window:0"))
+    assert floor(alone).words == 2 * 6 * 4
+    causal = Attention(6, 8, dv=4, latent=True, mask=parse_mask("causal"))
+    assert floor(causal).words == 8 * (5 + 6) + 6 * 4, "the first query sees one key, which others see too"
+
+
+def test_registers_hold_words_of_the_floor():
+    p = Attention(256, 64, register_bytes=4096)
+    assert floor(p, 8192).words == floor(Attention(256, 64), 8192 + 4096).words < floor(Attention(256, 64), 8192).words

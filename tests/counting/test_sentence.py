@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import iosim
+from iosim.core.problem import Attention
+from iosim.counting import sentence
 from iosim.counting.bounds import answer_of_bounds, floor_of
 from iosim.counting.count import count
+from iosim.counting.result import Result
 from iosim.counting.sentence import answer_of, lead_lines, moved, named, reason_lines, winner_of
+from iosim.masks import parse_mask
 from iosim.tables import at_most, ratio
 from iosim.tracing.events import trace
 from iosim.tuning.least import tune
@@ -297,3 +301,63 @@ def test_what_is_written_once_by_both_is_said_once():
     assert "but O is read and written once, not only written" in answer
     answer = count(1, 8, "4KB", Nk=64, schedules="flash1,flash2").answer
     assert "O is written once, not read as well" in answer
+
+
+# ---------------------------------------------------------------- where a sentence turns
+
+
+def result(schedule, total, tensors=(), width=2):
+    """A result that fits and moves so many words of `width` bytes."""
+    found = {name: {"reads": reads, "writes": writes} for name, (reads, writes) in dict(tensors).items()}
+    return Result(schedule, "given", Br=16, Bc=16, fits=True, total=total, total_bytes=width * total, tensors=found,
+                  smem_peak_bytes=1000)  # fmt: skip
+
+
+def test_one_hundredth_more_is_nearly_as_much():
+    winner, near, beyond = result("flash2", 1000), result("flash1", 1010), result("flash1", 1011)
+    (line,) = sentence.lines_of_family(Attention(16, 4), [winner, near], 9000)
+    assert line == "flash1 (16x16) moves at most 1.01 times as much."
+    (line,) = sentence.lines_of_family(Attention(16, 4), [winner, beyond], 9000)
+    assert "moves 1.01x fewer words than flash1" in line
+
+
+def test_a_cost_of_just_a_tenth_is_said():
+    p, other = Attention(100, 10), result("flash1", 2000, {"Q": (2000, 0)})
+    for cost, said in ((100, True), (99, False)):
+        winner = result("flash2", 1000 + cost, {"Q": (1000, 0), "V": (cost, 0)})
+        assert ("; but V goes through HBM" in sentence.why(p, winner, other)) == said
+
+
+@pytest.mark.parametrize("saved, names", [
+    ({"Q": 60, "K": 20, "V": 20}, ["Q", "K", "V"]),  # K and V are equal
+    ({"Q": 80, "K": 20}, ["Q"]),  # four fifths explain it
+    ({"Q": 79, "K": 21}, ["Q", "K"]),
+    ({"Q": 80, "K": 20, "V": -5}, ["Q"]),
+])  # fmt: skip
+def test_the_main_tensors_explain_four_fifths(saved, names):
+    assert sentence.main_of(saved) == names
+
+
+def test_an_output_that_is_written_once_is_no_average_under_a_mask():
+    p = Attention(8, 4, mask=parse_mask("causal"))
+    found = result("flash2", 96, {"O": (0, 32), "K": (64, 0), "Q": (32, 0)})
+    assert not moved(p, found, "O").on_average and moved(p, found, "K").on_average
+    assert moved(p, result("flash1", 96, {"O": (32, 32)}), "O").on_average
+
+
+@pytest.mark.parametrize("share, text", [(2.0, "this is 2 times that"), (1.99, "99 % above"), (1.004, "0.4 % above")])
+def test_twice_the_floor_is_a_factor(share, text):
+    assert sentence.above(share).replace("2.000", "2") == text
+
+
+def test_a_list_with_a_comma_has_one_before_its_last_part():
+    assert sentence.joined(["a", "b", "c"]) == "a, b and c"
+    assert sentence.joined(["a", "b, not c"]) == "a, and b, not c"
+    assert sentence.joined(["a, not b", "c"]) == "a, not b, and c"
+
+
+def test_words_of_two_widths_are_compared_in_bytes():
+    narrow, wide = result("flash2", 100), result("flash1", 100, width=4)
+    assert sentence.than(narrow, wide).endswith("fewer bytes than") and sentence.than(narrow, wide).startswith("2")
+    assert sentence.than(narrow, result("flash1", 300)).endswith("fewer words than")
+    assert sentence.than(narrow, narrow) == "as many words as"

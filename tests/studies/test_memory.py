@@ -144,3 +144,21 @@ def test_columns(iosim, tmp_path):
 def test_unknown_columns(iosim, names, hint):
     result = iosim("sweep", "--N", 8, "--d", 4, "--tiles", "4x4", "--columns", names)
     assert result.exit_code == 2 and "--columns" in result.stderr and hint in result.stderr
+
+
+def test_the_share_counts_scales_and_what_latent_rows_save(ask):
+    """Scales of K and V are moved with them. Latent rows have no V."""
+    for options in (("--kv-dtype", "fp8", "--kv-scales", 16), ("--latent", "--dv", 16), ()):
+        (row,) = rows(ask, "--N", 64, "--d", 32, *options)
+        beside = row["Q_bytes"] + row["KV_bytes"] + row["O_bytes"]
+        assert row["score_traffic_share"] == row["score_traffic_bytes"] / (row["score_traffic_bytes"] + beside)
+    (row,) = rows(ask, "--N", 64, "--d", 32, "--kv-dtype", "fp8", "--kv-scales", 16)
+    assert row["KV_bytes"] == 2 * 64 * (32 + 2 * 4)
+
+
+def test_shares_of_very_large_lengths_are_those_of_whole_numbers(ask):
+    """Beyond 2^53 floats hold no whole number exactly, so the row is made of Python's own."""
+    for row in rows(ask, "--N", "67108865,100000007", "--d", 3):
+        traffic = row["score_traffic_bytes"]
+        assert traffic == 4 * 2 * row["N"] ** 2 > 2**53
+        assert row["score_traffic_share"] == traffic / (traffic + row["Q_bytes"] + row["KV_bytes"] + row["O_bytes"])

@@ -282,3 +282,16 @@ def test_the_answer_in_a_sentence(ask, iosim):
     assert "Nothing that was counted fits" in ask("training", "--N", 4096, "--d", 128, "--M", "1KB")["answer"]
     open_ = ask("training", "--N", 4096, "--d", 128, "--tiles", "64x64")["answer"]
     assert open_.startswith("standard moves the fewest") and open_.endswith("not known without M.")
+
+
+def test_the_dropout_mask_of_a_recomputed_forward_pass(steps):
+    """Standard attention writes its mask once, reads it once, and keeps it. Under checkpointing it is written twice and
+    read once, and not kept."""
+    asked = [*FIG2, "--tiles", "64x64", "--unfused"]
+    found = steps(*asked, "dropout")
+    mask_bytes = HEADS * N * N
+    kept, again = found["standard"], found["checkpointing"]
+    assert kept["dropout_mask_bytes"] == 2 * mask_bytes and again["dropout_mask_bytes"] == 3 * mask_bytes
+    plain = steps(*asked, "mask-fill")
+    assert kept["stored_bytes"] > plain["standard"]["stored_bytes"]
+    assert again["stored_bytes"] == plain["checkpointing"]["stored_bytes"]

@@ -13,7 +13,7 @@ from iosim.core.problem import Attention
 from iosim.counting.count import count
 from iosim.tuning.crossover import line_over_N, where_in_M
 from iosim.tuning.sides import OverM, OverN, questions_of_papers
-from iosim.tuning.stretches import Interval, Stretch, intervals, octaves, stretches, united
+from iosim.tuning.stretches import Interval, Stretch, intervals, list_of, octaves, stretches, united
 
 MOST = 9  # the M of the sentences beyond which nothing changes
 
@@ -163,3 +163,28 @@ def test_every_interval_of_the_command_is_what_counts_say(ask):
     for part in random.Random(1).sample(found["intervals"], 12):
         low, high = part["from_M_bytes"], part["to_M_bytes"]
         assert less(low) and less(high) and not less(low - 1) and not less(high + 1)
+
+
+def numbers(one):
+    return one.last - one.first + 1
+
+
+def test_a_gap_of_a_quarter_is_short():
+    """A gap of 1 between intervals of 4 is one of a quarter. Between intervals of 3 it is longer."""
+    (stretch,) = stretches([Interval(1, 4), Interval(6, 9)], numbers)
+    assert stretch == Stretch(Interval(1, 9), (Interval(5, 5),))
+    assert len(stretches([Interval(1, 3), Interval(5, 9)], numbers)) == 2
+
+
+def test_three_gaps_are_listed_and_four_are_counted():
+    gaps = [Interval(k, k + k // 10) for k in (1, 11, 21, 31)]
+    assert list_of(gaps[:3], lambda one: str(one.first)) == "1, 11 and 21"
+    assert list_of(gaps, lambda one: str(one.first)) == "4 gaps, of which the longest is 31"
+
+
+def test_an_m_in_words_is_rounded_down():
+    """1031 bytes hold 515 words of fp16, which is 8.0469 d^2 for d = 8."""
+    found = OverM(questions_of_papers()[0], Attention(64, 8), [Interval(1031, 5000)], 5000)
+    assert (found.M_bytes, found.M_words, found.M_over_d2) == (1031, 515, round(515 / 64, 4))
+    none = OverM(questions_of_papers()[0], Attention(64, 8), [Interval(1, 9)], 5000)
+    assert none.M_words is none.M_over_d2 is None

@@ -104,6 +104,13 @@ def many_launches(chip, p, t):
         output_rows(chip, p, p.N)
 
 
+def equal_launches(chip, p, t):
+    """Eleven launches that move as much. The first has several blocks, the others have one each."""
+    output_rows(chip, p, t.rows_q)
+    for _ in range(10):
+        output_rows(chip, p, p.N)
+
+
 def beside_resident(chip, p, t):
     """A loop with independent turns, around which K stays in SRAM. So there is one block, which holds K."""
     k = chip.load("K")
@@ -120,10 +127,11 @@ def output_rows(chip, p, size, *inputs):
 
 @pytest.mark.parametrize("text, N, expected", [
     (two_launches, 9, 1), (two_launches, 10, 5), (many_launches, 10, 5), (beside_resident, 10, 1),
+    (equal_launches, 10, 5),
 ])  # fmt: skip
 def test_launches_that_decide(text, N, expected):
-    """A launch decides if it moves at least a tenth of all words. If none does, the one that moves most decides. This
-    holds for arrays too."""
+    """A launch decides if it moves at least a tenth of all words. If none does, the one that moves most decides, the
+    first of several. This holds for arrays too."""
     schedule, p = Schedule("mine", text, "for this test"), Attention(N, 4, Nk=1, heads=3)
     assert blocks(schedule, p, Tiling(2, 1)) == counted_blocks(schedule, p, Tiling(2, 1)) == 3 * expected
     sizes = np.array([2, N])
