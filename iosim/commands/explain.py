@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.problem import Attention
+    from ..kernels.compiled.step import Compiled
     from ..kernels.explain import Explained, Question
     from ..kernels.kept import Tensors
     from ..kernels.launches import Answers, Refused
@@ -67,6 +68,11 @@ class Asked(NamedTuple):
 @text_option(
     "--script", "A Python file: explain each launch that it makes, in place of FILE and --grid.", metavar="FILE.py"
 )
+@text_option(
+    "--inductor",
+    "Code that Inductor (torch.compile) left behind, output_code.py or a folder: explain each launch of a step.",
+    metavar="FOLDER",
+)
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs on each axis: expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
 @repeated_option(
@@ -110,7 +116,14 @@ class Asked(NamedTuple):
 @problem_options
 @outputs
 @gathered(launch=Launch, asked=Asked)
-def command(launch: Launch, asked: Asked, script: str | None, output: Output, **given: str | bool | None) -> None:
+def command(
+    launch: Launch,
+    asked: Asked,
+    script: str | None,
+    inductor: str | None,
+    output: Output,
+    **given: str | bool | None,
+) -> None:
     """The words that a launch of a Triton kernel reads and writes, and the resources it needs. Runs without a GPU.
 
     Triton compiles the kernel for --target. iosim computes the addresses of every program of the grid.
@@ -141,15 +154,17 @@ def command(launch: Launch, asked: Asked, script: str | None, output: Output, **
     )
     own = launch.texts
     with under_way() as tell:
-        launches, found = explained(script, own, question, tell)
+        launches, found = explained(Given(script, inductor, own), question, tell)
     answers = found.found
     say([*found.notes, *map(str, found.refused)])
     if log is not None:
         write_trace(log, asked.trace, kind)
-    parts = [part_of(answer) for answer in answers]
+    parts: list[Part] = [part_of(answer) for answer in answers]
+    if found.compiled is not None:
+        parts.append(({}, found.compiled))
     ranked = asked.tune and launches == 1 and len(answers) > 1
     answer_all(parts, output, above=[ranking(answers), ""] if ranked else [], more=refusals(found.refused))
-    check(answers, asked, kept)
+    check([*answers, *([found.compiled] if found.compiled else [])], asked, kept)
     if found.refused:
         sys.exit(1)
 
@@ -170,15 +185,27 @@ def refusals(refused: list[Refused]) -> dict[str, object]:
     return {"refused": [asdict(one) for one in refused]} if refused else {}
 
 
-def explained(
-    script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
-) -> tuple[int, Answers]:
-    """(the number of launches in FILE, the answers). A script counts as none."""
-    from ..kernels.launches import Answers, launch_answers, script_answers
+class Given(NamedTuple):
+    """The places of launches: a script, code of Inductor, or a launch as texts."""
+
+    script: str | None
+    inductor: str | None
+    own: LaunchTexts
+
+
+def explained(given: Given, question: Question, tell: Callable[[str], None]) -> tuple[int, Answers]:
+    """(the number of launches in FILE, the answers). A script counts as none, and so does code of Inductor."""
+    from ..kernels.launches import Answers, inductor_answers, launch_answers, script_answers
     from ..kernels.read.launch_texts import launches_of_file
 
+    script, inductor, own = given
+    alone = own.file or own.grid is not None or own.arg or own.const
+    if inductor is not None:
+        if alone or script is not None or own.kernel or question.tune or question.log is not None:
+            raise InputError("--inductor", "a launch beside it", "--inductor alone, with --target and --hardware")
+        return 0, inductor_answers(inductor, question, tell)
     if script is not None:
-        if own.file or own.grid is not None or own.arg or own.const:
+        if alone:
             raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
         tell(f"explaining the launches of {script}")
         return 0, script_answers(script, own.kernel, question)
@@ -194,7 +221,7 @@ def explained(
     return len(launches), answers
 
 
-def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | None) -> None:
+def check(answers: list[Explained | Compiled], asked: Asked, kept: Mapping[str, Tensors] | None) -> None:
     """Raise CheckError if words changed (--check), or if some lie outside of their tensors (--fail-outside)."""
     from ..kernels.kept import changes
 
@@ -202,7 +229,8 @@ def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | 
     failed = [f"--check {asked.check}: {numbered(len(found), 'change')}", *("  " + line for line in found)]
     failed = failed if found else []
     if asked.fail_outside:
-        outside = [f"{a.kernel}: {name}" for a in answers for name, row in a.tensors.items() if row["outside_words"]]
+        rows = [(answer.kernel, name, row) for answer in answers for name, row in answer.tensors.items()]
+        outside = [f"{kernel}: {name}" for kernel, name, row in rows if row.get("outside_words")]
         failed += [f"--fail-outside: words outside of {', '.join(outside)}"] if outside else []
     if failed:
         raise CheckError("\n".join(failed))

@@ -22,6 +22,7 @@ from .walk.launch import Value
 
 if TYPE_CHECKING:
     from ..answer import Columns, Type
+    from .compiled.step import Compiled
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,15 @@ class Answers:
     refused: list[Refused] = field(default_factory=list)
     """The launches without an answer."""
     notes: list[str] = field(default_factory=list)
+    compiled: Compiled | None = None
+    """What `torch.compile` made of a script."""
 
     def add(self, more: Answers) -> None:
         """Add other answers at the end."""
         self.found += more.found
         self.refused += more.refused
         self.notes += [note for note in more.notes if note not in self.notes]
+        self.compiled = more.compiled or self.compiled
 
 
 def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
@@ -140,6 +144,17 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
         return Answers([], [Refused(first.kernel.name, first.quoted, str(error))])
     found = [replace(a, place=first.line, launches=len(same)) for a in found]
     return Answers(found, [], [f"{first.line}: {note}" for note in notes])
+
+
+def inductor_answers(path: str, question: Question, tell: Callable[[str], None]) -> Answers:
+    """The answer for the code that Inductor left in a file or a folder."""
+    from .compiled.folder import codes_of
+    from .compiled.step import compiled
+
+    answers = Answers(compiled=compiled([(code, place, None) for code, place in codes_of(path)], question, tell))
+    assert answers.compiled is not None
+    answers.refused += [Refused(step.name, place, step.how) for place, step in answers.compiled.failed]
+    return answers
 
 
 # ---------------------------------------------------------------- configurations, best first

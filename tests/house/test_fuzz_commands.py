@@ -122,6 +122,7 @@ POOLS = {
     "--trace": (["trace.csv", "trace.json"], fuzz.BAD_PATHS),
     "--script": ([], ["", "/no/such.py", "/", "\0"]),
     "--check": ([], ["", "/no/such.json", "/", "\0", str(TESTS.parent / "README.md")]),
+    "--inductor": ([], ["", "/no/such", "/dev/null", "\0", str(TESTS / "masks")]),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
     "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),

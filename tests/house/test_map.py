@@ -9,7 +9,7 @@ from paths import ROOT
 
 MAP = ROOT / "docs" / "map.md"
 PACKAGES = ("core", "masks", "steps", "oracles", "search", "schedules", "counting", "tuning", "tracing", "cuda",
-            "predict", "distributed", "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "kernels/read", "kernels/pretend", "kernels/walk", "calibrate", "sweeps",
+            "predict", "distributed", "studies", "gpu", "gpu/ncu", "gpu/profile", "gpu/tuned", "kernels", "kernels/read", "kernels/pretend", "kernels/walk", "kernels/compiled", "calibrate", "sweeps",
             "batches", "pictures", "commands")  # fmt: skip
 HEAD = """# Where things are
 

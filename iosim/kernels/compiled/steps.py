@@ -1,0 +1,247 @@
+"""Counts the launches of a compiled graph: Triton kernels by reading them, products and attention by schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...core.problem import Attention
+from ...counting.floors import floor
+from ...errors import InputError
+from ...hardware import Hardware
+from ..explain import PRESETS, REGISTER_BYTES, Explained, Question, explained, preset
+from ..read.compile import capability
+from .code import UNKNOWN, Buffer, Call, OutputCode
+from .inductor import InductorKernel, kernel_of_source
+
+if TYPE_CHECKING:
+    from ...counting.report import Report
+    from ...counting.result import Result
+    from ...tables import Row
+
+KERNEL, PRODUCT, ATTENTION, OTHER = "kernel", "product", "attention", "other"
+PRODUCTS = {"extern_kernels.mm": 0, "extern_kernels.bmm": 0, "extern_kernels.addmm": 1, "extern_kernels.bias_addmm": 1,
+            "extern_kernels.baddbmm": 1}  # {name: arguments before the two matrices}  # fmt: skip
+TILES = "128x256"  # the first of the configurations of Triton's tutorial 03, for a matrix product
+ATTENTIONS = {  # {operator: (first of Q, K, V; place of is_causal; schedule)}
+    "aten._scaled_dot_product_flash_attention": (0, 4, "flash2"),
+    "aten._scaled_dot_product_efficient_attention": (0, 6, "flash2"),
+    "aten._scaled_dot_product_flash_attention_backward": (1, 11, "flash2-bwd"),
+    "aten._scaled_dot_product_efficient_attention_backward": (1, 11, "flash2-bwd"),
+}
+
+
+class Moved(NamedTuple):
+    """What a launch moves, in bytes."""
+
+    read_bytes: int
+    write_bytes: int
+    atomic_bytes: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.read_bytes + self.write_bytes + self.atomic_bytes
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch of a step, with its bytes: as asked for, under published tiles, and once."""
+
+    name: str
+    kind: str
+    how: str
+    """How it was counted: a configuration, or a schedule with its tiles. For an operator that is not counted, why."""
+    tensors: Mapping[str, Row] = field(default_factory=dict)
+    """{argument: words and bytes}, as `iosim explain` has them."""
+    moved: Moved | None = None
+    """The bytes that are asked for; of products and attention those of the best tiles. None if they are not known."""
+    published: Moved | None = None
+    once_bytes: int | None = None
+    floor_bytes: int | None = None
+    flops: int = 0
+    smem_bytes: int | None = None
+    registers: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name in a table: that of a kernel without the list of its operators."""
+        if self.kind != KERNEL or len(self.name) <= 40:
+            short = self.name.removeprefix("extern_kernels.").removeprefix("aten.")
+            return short.removeprefix("_scaled_dot_product_")
+        kind, _, rest = self.name.partition("_fused_")
+        number = rest.rpartition("_")[2]
+        return f"{kind}_{rest[: 36 - len(kind)]}.._{number}"
+
+
+class Counter:
+    """Counts the launches of graphs. Equal launches are counted once."""
+
+    def __init__(self, question: Question, folder: Path) -> None:
+        self.question, self.folder = question, folder
+        self.hardware = question.hardware or PRESETS.get(question.target)
+        self.gpu: Hardware | None = preset(question.target, question.hardware)
+        self.kernels: dict[str, InductorKernel] = {}
+        self.known: dict[str, Step] = {}
+
+    def steps(self, code: OutputCode, tell: Callable[[str], None]) -> list[Step]:
+        """The launches of a graph in order."""
+        found = []
+        for number, call in enumerate(code.calls, 1):
+            tell(f"explaining launch {number} of {len(code.calls)} of a compiled graph")
+            key = f"{code.kernels.get(call.name)} {call.name} {call.arguments} {call.named}"
+            if key not in self.known:
+                self.known[key] = self.step(code, call)
+            found.append(self.known[key])
+        return found
+
+    def step(self, code: OutputCode, call: Call) -> Step:
+        """One launch. What cannot be counted says why."""
+        try:
+            if call.is_kernel:
+                return self.kernel(code.kernels[call.name], call)
+            if call.name in PRODUCTS:
+                return self.product(call)
+            if call.name in ATTENTIONS:
+                return self.attention(call)
+        except InputError as error:
+            kind = KERNEL if call.is_kernel else PRODUCT if call.name in PRODUCTS else ATTENTION
+            return Step(call.name, kind, str(error))
+        return Step(call.name, OTHER, "an operator of PyTorch, which is not counted")
+
+    # ------------------------------------------------------------------ kernels
+
+    def kernel(self, source: str, call: Call) -> Step:
+        """A launch of a Triton kernel, by its first configuration."""
+        if source not in self.kernels:
+            made = kernel_of_source(call.name, source, self.folder, capability(self.question.target))
+            self.kernels[source] = made
+        (first, *others) = self.kernels[source].launches(call)
+        answer = explained(*first, self.question)
+        words = self.without_resources()
+        totals = [answer.total_bytes, *(explained(*other, words).total_bytes for other in others)]
+        notes = [f"{call.name}: {note}" for note in answer.warnings]
+        if len(set(totals)) > 1:
+            notes.append(
+                f"{call.name}: PyTorch times {len(totals)} configurations on the GPU, which move {min(totals)} to "
+                f"{max(totals)} bytes; the first of them is counted"
+            )
+        return of_kernel(call.name, answer, tuple(notes))
+
+    def without_resources(self) -> Question:
+        """The question about words alone."""
+        from dataclasses import replace
+
+        return replace(self.question, resources=False)
+
+    # ------------------------------------------------------------------ products and attention
+
+    def product(self, call: Call) -> Step:
+        """A matrix product, under the best and the published tiles of iosim's schedules."""
+        before = PRODUCTS[call.name]
+        a, b = (buffer_of(call, k) for k in (before, before + 1))
+        bias = buffer_of(call, 0) if before and call.named.get("beta") != 0 else None
+        sizes = {"N": a.shape[-2], "d": a.shape[-1], "Nk": b.shape[-1], "batch": prod(a.shape[:-2])}
+        report = self.report(sizes, a.dtype, schedules=["matmul-tiled", "matmul-tiled-a", "matmul-tiled-b"])
+        best = min((r for r in report.results if r.fits), key=lambda r: r.total or 0)
+        known = self.report(sizes, a.dtype, schedules=["matmul-tiled"], tiles=TILES).results[0]
+        extra = 0 if bias is None else bias.words * bias.word_bytes
+        once = (a.words + b.words + prod(a.shape[:-1]) * b.shape[-1]) * a.word_bytes + extra
+        name = f"{call.name} {'x'.join(map(str, (*a.shape[:-2], a.shape[-2], a.shape[-1], b.shape[-1])))}"
+        how = f"{best.schedule} {best.Br}x{best.Bc}; published {TILES}"
+        return of_schedule((name, PRODUCT, how), best, known, once, None, a.word_bytes, extra)
+
+    def attention(self, call: Call) -> Step:
+        """Attention, under the best and the published tiles of FlashAttention."""
+        first, place, schedule = ATTENTIONS[call.name]
+        q, k = (buffer_of(call, first + n) for n in range(2))
+        causal = len(call.arguments) > place and call.arguments[place] is True
+        if causal and q.shape[-2] != k.shape[-2]:
+            raise InputError(call.name, f"causal with N = {q.shape[-2]} and Nk = {k.shape[-2]}", "equal sizes")
+        (batch, heads, N, d), kv_heads = q.shape, k.shape[1]
+        sizes = {"N": N, "d": d, "Nk": k.shape[-2], "batch": batch, "heads": heads, "kv_heads": kv_heads}
+        more = {"mask": "causal" if causal else "dense", "lse": True}
+        report = self.report(sizes, q.dtype, schedules=[schedule], **more)
+        best = report.results[0]
+        published = [one.result for one in report.published if one.result.fits]
+        known = published[-1] if published else best
+        whole = self.report(sizes, q.dtype, schedules=[schedule], tiles=f"{N}x{k.shape[-2]}", **more).results[0]
+        least = self.floor_bytes(report.problem) if schedule == "flash2" else None
+        name = f"{call.name} {'x'.join(map(str, (batch, heads, N, d)))}{' causal' * causal}"
+        how = f"{schedule} {best.Br}x{best.Bc}" + f"; published {known.Br}x{known.Bc}" * bool(published)
+        return of_schedule((name, ATTENTION, how), best, known, int(whole.total_bytes or 0), least, q.word_bytes)
+
+    def floor_bytes(self, problem: Attention) -> int | None:
+        """The least bytes of attention in the SRAM and the registers of a thread block."""
+        from dataclasses import replace
+
+        if self.gpu is None:
+            return None
+        try:
+            found = floor(replace(problem, register_bytes=REGISTER_BYTES), self.gpu.sram_bytes)
+        except InputError:
+            return None
+        return int(found.words * problem.word_bytes)
+
+    def report(self, sizes: Mapping[str, int], dtype: str, **more: object) -> Report:
+        """The counts of schedules for a problem in the SRAM of the GPU."""
+        from ...counting.count import count
+
+        if self.gpu is None:
+            raise InputError("--hardware", "no GPU for this target", "a preset, for products and attention")
+        if dtype == UNKNOWN:
+            raise InputError("Inductor's code", "an input without a type", "code with its function get_args")
+        given = {"dtype": dtype, "hardware": self.hardware, **{k: n for k, n in sizes.items() if k not in "Nd"}, **more}
+        return count(sizes["N"], sizes["d"], **given)  # type: ignore[arg-type]  # options by their names
+
+
+def buffer_of(call: Call, place: int) -> Buffer:
+    """An argument of an operator that is a tensor."""
+    found = call.arguments[place] if place < len(call.arguments) else None
+    if not isinstance(found, Buffer):
+        raise InputError(call.name, f"argument {place + 1}: {found}", "a tensor whose shape is known")
+    return found
+
+
+def of_kernel(name: str, answer: Explained, notes: tuple[str, ...]) -> Step:
+    """The launch of a Triton kernel that was explained."""
+    ways = [way for each in answer.ways.values() for way in each.values()]
+    distinct = [way.distinct_bytes for way in ways]
+    once = sum(n for n in distinct if n is not None) if None not in distinct else None
+    moved = Moved(*(answer.total(way, "bytes") for way in ("reads", "writes", "atomics")))
+    how = ", ".join(f"{name}={value}" for name, value in answer.constants.items())
+    resources = answer.resources
+    return Step(
+        name, KERNEL, how, answer.tensors, moved, moved, once, None, answer.flops,
+        resources.smem_bytes if resources else None, resources.registers if resources else None, notes,
+    )  # fmt: skip
+
+
+def of_schedule(
+    named: tuple[str, str, str],
+    best: Result,
+    known: Result,
+    once: int,
+    least: int | None,
+    word_bytes: int,
+    bias_bytes: int = 0,
+) -> Step:
+    """The launch of a product or of attention, which reads `bias_bytes` beside what its schedule moves. `named` are
+    its name, its kind, and how it is counted."""
+    name, kind, how = named
+    tensors = tensors_of(best, word_bytes)
+    moved, published = (Moved(int(r.read_bytes or 0) + bias_bytes, int(r.write_bytes or 0)) for r in (best, known))
+    return Step(name, kind, how, tensors, moved, published, once, least, int(best.flops or 0))
+
+
+def tensors_of(result: Result, word_bytes: int) -> dict[str, Row]:
+    """The words and bytes of each tensor of a schedule, with the keys of a kernel's arguments."""
+    found: dict[str, Row] = {}
+    for name, words in result.tensors.items():
+        reads, writes = words["reads"], words["writes"]
+        sizes = {"read_bytes": word_bytes * reads, "write_bytes": word_bytes * writes, "atomic_bytes": 0}
+        found[name] = {"reads": reads, "writes": writes, "atomics": 0, **sizes}
+    return found
