@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer import Column, Table, type_of
@@ -17,11 +18,12 @@ from .read.compile import capability
 from .read.kernel import Configuration, Kernel, KernelLaunch
 from .read.kernel_file import check_file, kernel_of
 from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader
-from .read.script import Caught, caught_launches, without_pytorch
+from .read.script import Caught, caught_launches, line_of, without_pytorch
 from .walk.launch import Value
 
 if TYPE_CHECKING:
     from ..answer import Columns, Type
+    from .compiled.capture import Compilations
     from .compiled.step import Compiled
 
 
@@ -114,10 +116,15 @@ def chosen_note(answer: Explained, chosen: Configuration, count: int, question: 
 
 def script_answers(file: str, name: str | None, question: Question) -> Answers:
     """The answers for the launches of a script. Equal launches have one answer."""
-    run = caught_launches(file, capability(question.target), question.timeout)
+    from .compiled.capture import Compilations, compilations_caught
+
+    compilations, path = Compilations(), Path(file).resolve()
+    catching = compilations_caught(compilations, lambda: line_of(path))
+    run = caught_launches(file, capability(question.target), question.timeout, catching)
     caught = run.launches
-    answers = Answers(notes=run.notes)
-    if run.early:
+    answers = Answers() if name else compiled_answers(compilations, path.name, question)
+    answers.notes += run.notes
+    if run.early and not (run.left and compilations.graphs):
         answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(file)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
@@ -125,11 +132,32 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
             kept.setdefault(launch.key, []).append(launch)
     for same in kept.values():
         answers.add(launch_of_script(same, question))
-    if not answers.found:
+    if not answers.found and answers.compiled is None:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
         where = str(answers.refused[0]) if answers.refused else f"--script {file}"
         raise InputError(where, f"launches of {names}, and no answer", allowed)
+    return answers
+
+
+def compiled_answers(found: Compilations, script: str, question: Question) -> Answers:
+    """The answers for what `torch.compile` made of a script."""
+    from .compiled.code import read_code
+    from .compiled.step import compiled
+
+    places = [f"{script}, line {graph.line}" for graph in found.graphs]
+    codes = [
+        (read_code(graph.code, place), place, graph.runs) for graph, place in zip(found.graphs, places, strict=True)
+    ]
+    refused = [Refused("torch.compile", f"{script}, line {line}", why) for line, why in found.refused]
+    answers = Answers(refused=refused, compiled=compiled(codes, question, lambda text: None) if codes else None)
+    return with_failed(answers)
+
+
+def with_failed(answers: Answers) -> Answers:
+    """The answers, with the launches of a compiled graph that have none."""
+    failed = answers.compiled.failed if answers.compiled else []
+    answers.refused += [Refused(step.name, place, step.how) for place, step in failed]
     return answers
 
 
@@ -151,10 +179,8 @@ def inductor_answers(path: str, question: Question, tell: Callable[[str], None])
     from .compiled.folder import codes_of
     from .compiled.step import compiled
 
-    answers = Answers(compiled=compiled([(code, place, None) for code, place in codes_of(path)], question, tell))
-    assert answers.compiled is not None
-    answers.refused += [Refused(step.name, place, step.how) for place, step in answers.compiled.failed]
-    return answers
+    codes = [(code, place, None) for code, place in codes_of(path)]
+    return with_failed(Answers(compiled=compiled(codes, question, tell)))
 
 
 # ---------------------------------------------------------------- configurations, best first

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -177,7 +177,7 @@ class Compiled(Answer):
 
 
 def compiled(
-    codes: list[tuple[OutputCode, str, int | None]], question: Question, tell: Callable[[str], None]
+    codes: Sequence[tuple[OutputCode, str, int | None]], question: Question, tell: Callable[[str], None]
 ) -> Compiled:
     """The answer for graphs: (code, place, runs) of each. Equal launches are counted once."""
     names = unique([code.name or "graph" for code, _, _ in codes])

@@ -33,6 +33,8 @@ ATTENTIONS = {  # {operator: (first of Q, K, V; place of is_causal; schedule)}
     "aten._scaled_dot_product_efficient_attention_backward": (1, 11, "flash2-bwd"),
 }
 
+LSE_BYTES = 4  # a log-sum-exp in fp32
+
 
 class Moved(NamedTuple):
     """What a launch moves, in bytes."""
@@ -109,7 +111,7 @@ class Counter:
                 return self.attention(call)
         except InputError as error:
             kind = KERNEL if call.is_kernel else PRODUCT if call.name in PRODUCTS else ATTENTION
-            return Step(call.name, kind, str(error))
+            return Step(call.name, kind, str(error).replace(f"{self.folder}/", ""))
         return Step(call.name, OTHER, "an operator of PyTorch, which is not counted")
 
     # ------------------------------------------------------------------ kernels
@@ -157,7 +159,7 @@ class Counter:
     def attention(self, call: Call) -> Step:
         """Attention, under the best and the published tiles of FlashAttention."""
         first, place, schedule = ATTENTIONS[call.name]
-        q, k = (buffer_of(call, first + n) for n in range(2))
+        q, k, v = (buffer_of(call, first + n) for n in range(3))
         causal = len(call.arguments) > place and call.arguments[place] is True
         if causal and q.shape[-2] != k.shape[-2]:
             raise InputError(call.name, f"causal with N = {q.shape[-2]} and Nk = {k.shape[-2]}", "equal sizes")
@@ -168,11 +170,12 @@ class Counter:
         best = report.results[0]
         published = [one.result for one in report.published if one.result.fits]
         known = published[-1] if published else best
-        whole = self.report(sizes, q.dtype, schedules=[schedule], tiles=f"{N}x{k.shape[-2]}", **more).results[0]
+        rows, passes = batch * heads * N, 2 if first else 1  # backward reads O and dO, and writes dQ, dK and dV
+        once = passes * q.word_bytes * (q.words + k.words + v.words + rows * v.shape[-1]) + LSE_BYTES * rows
         least = self.floor_bytes(report.problem) if schedule == "flash2" else None
         name = f"{call.name} {'x'.join(map(str, (batch, heads, N, d)))}{' causal' * causal}"
         how = f"{schedule} {best.Br}x{best.Bc}" + f"; published {known.Br}x{known.Bc}" * bool(published)
-        return of_schedule((name, ATTENTION, how), best, known, int(whole.total_bytes or 0), least, q.word_bytes)
+        return of_schedule((name, ATTENTION, how), best, known, once, least, q.word_bytes)
 
     def floor_bytes(self, problem: Attention) -> int | None:
         """The least bytes of attention in the SRAM and the registers of a thread block."""

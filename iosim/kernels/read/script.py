@@ -108,6 +108,8 @@ class ScriptRun:
     path: Path
     launches: list[Caught] = field(default_factory=list)
     early: str | None = None
+    left: bool = False
+    """Whether it ended by itself, without an error and without a launch."""
     notes: list[str] = field(default_factory=list)
 
     def tell(self, text: str) -> None:
@@ -123,8 +125,10 @@ class ScriptRun:
             self.tell(text + where)
 
 
-def caught_launches(file: str, capability: int = 90, seconds: float | None = None) -> ScriptRun:
-    """The launches of a script, which is ended after so many seconds."""
+def caught_launches(
+    file: str, capability: int = 90, seconds: float | None = None, more: AbstractContextManager[None] | None = None
+) -> ScriptRun:
+    """The launches of a script, which is ended after so many seconds. It runs inside `more`."""
     require_triton()
     if "\0" in file or not Path(file).is_file():
         raise InputError("--script", file, "a Python file that launches kernels")
@@ -138,6 +142,7 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
             launches_caught(found, capability),
             measures_pretended(found.tell),
             pretended,
+            more or nullcontext(),
             redirect_stdout(sys.stderr),
         ):
             stack.enter_context(each)
@@ -151,6 +156,7 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
         except SystemExit as error:
             if error.code not in (0, None) or not found.launches:
                 found.early = f"{fault(error, found.path)}"
+                found.left = error.code in (0, None)
         except Exception as error:
             found.early = fault(error, found.path)
     if missing:

@@ -1,0 +1,119 @@
+"""Scripts that call torch.compile: Inductor compiles for a GPU that is not there, and the launches are those of a GPU."""
+
+import pytest
+from paths import TESTS
+
+pytestmark = [pytest.mark.needs("torch"), pytest.mark.needs("triton")]
+HELPERS = TESTS / "helpers"
+MIB = 2**20
+
+ODD = """
+import torch
+from torch.nn import functional as F
+
+HALF = {"device": "cuda", "dtype": torch.float16}
+
+@torch.compile
+def masked(q, m):
+    return F.scaled_dot_product_attention(q, q, q, attn_mask=m)
+
+@torch.compile(dynamic=True)
+def dynamic(q):
+    return q * 2
+
+@torch.compile
+def mixed(q, w):
+    with torch.autocast("cuda", dtype=torch.float16):
+        return q @ w
+
+@torch.compile
+def in_two_graphs(q):
+    q = q * 2
+    print("a line of the script")
+    return q + 1
+
+@torch.compile(mode="max-autotune")
+def shared_heads(q, k):
+    return F.scaled_dot_product_attention(q, k, k, enable_gqa=True)
+
+@torch.compile
+def dropped(x):
+    return F.dropout(x, 0.1)
+
+masked(torch.randn(1, 8, 256, 64, **HALF), torch.ones(256, 256, dtype=torch.bool, device="cuda"))
+dynamic(torch.randn(7, **HALF))
+mixed(torch.randn(64, 64, device="cuda"), torch.randn(64, 64, device="cuda"))
+in_two_graphs(torch.randn(1024, **HALF))
+assert shared_heads(torch.randn(1, 8, 256, 64, **HALF), torch.randn(1, 2, 256, 64, **HALF)).shape == (1, 8, 256, 64)
+x = torch.randn(512, 512, **HALF, requires_grad=True)
+dropped(x).sum().backward()
+assert x.grad.shape == x.shape
+"""
+
+
+def explained(ask, path):
+    """The parsed JSON of a script's step."""
+    return ask("explain", "--script", path, "--no-resources")
+
+
+def test_a_forward_chain_has_its_kernels_and_products(ask):
+    """The norm reads its weight for each of 4096 rows; SwiGLU reads two tensors and writes one."""
+    found = explained(ask, HELPERS / "compiled_swiglu.py")
+    norm, *products, out = found["launches"]
+    silu = products.pop(2)
+    assert [row["kind"] for row in found["launches"]] == [
+        "kernel",
+        "product",
+        "product",
+        "kernel",
+        "product",
+        "product",
+    ]
+    assert norm["total_bytes"] == 24 * MIB and norm["once_bytes"] == 16 * MIB + 2048
+    assert silu["total_bytes"] == silu["once_bytes"] == 96 * MIB
+    assert [row["flops"] for row in (*products, out)] == [2 * 4096 * 1024 * 4096] * 3 + [2 * 4096 * 1024 * 1024]
+    (graph,) = found["graphs"]
+    assert (graph["name"], graph["runs"], graph["launches"]) == ("0_inference", 1, 6)
+    assert "compiled_swiglu.py, line" in graph["place"]
+
+
+def test_a_training_step_has_both_passes(ask):
+    found = explained(ask, HELPERS / "compiled_block.py")
+    assert [(g["name"], g["runs"]) for g in found["graphs"]] == [("0_forward", 2), ("0_backward", 2)]
+    kinds = [(row["graph"], row["kind"]) for row in found["launches"]]
+    assert [
+        kinds.count((f"0_{graph}", kind)) for graph in ("forward", "backward") for kind in ("product", "attention")
+    ] == [4, 1, 8, 1]
+    attention, backward = (row for row in found["launches"] if row["kind"] == "attention")
+    words, rows = 2 * 8 * 1024 * 64, 2 * 8 * 1024
+    assert attention["launch"] == "aten._scaled_dot_product_flash_attention 2x8x1024x64 causal"
+    assert attention["once_bytes"] == 4 * words * 2 + 4 * rows and backward["once_bytes"] == 8 * words * 2 + 4 * rows
+    products = [row for row in found["launches"] if row["kind"] == "product"]
+    forward = sum(row["flops"] for row in products if row["graph"] == "0_forward")
+    assert forward == 2 * 2048 * 512 * (1536 + 512 + 2048 + 2048)
+    assert sum(row["flops"] for row in products) == 3 * forward
+    assert not found["uncounted"] and found["once_bytes"] < found["total_bytes"] < found["published_bytes"]
+
+
+def test_what_is_not_known_has_a_reason_and_the_script_goes_on(tmp_path, iosim):
+    script = tmp_path / "odd.py"
+    script.write_text(ODD)
+    answer = iosim("explain", "--script", script, "--no-resources")
+    assert answer.exit_code == 1, "a launch without an answer"
+    notes = [line for line in answer.stderr.splitlines() if line.startswith("note: odd.py")]
+    reasons = ("attention with a mask", "dynamic=True", "torch.autocast")
+    assert len(notes) == 3 and all(reason in note for reason, note in zip(reasons, notes, strict=True))
+    for shown in ("0_inference", "flash_attention 1x8x256x64", "native_dropout_backward"):
+        assert shown in answer.stdout
+    assert answer.stdout.count("inference: 1 Triton kernel") == 2, "a graph before the break and one after it"
+
+
+def test_another_release_has_one_message(tmp_path, iosim, monkeypatch):
+    import torch
+
+    script = tmp_path / "own.py"
+    script.write_text("import torch\ntorch.compile(lambda x: x + 1)(torch.ones(3, device='cuda'))\n")
+    monkeypatch.setattr(torch, "__version__", "2.99.0")
+    answer = iosim("explain", "--script", script)
+    assert answer.exit_code == 3 and "PyTorch 2.13, and this is 2.99.0" in answer.stderr
+    assert "--inductor" in answer.stderr
