@@ -142,13 +142,14 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
 
 def compiled_answers(found: Compilations, script: str, question: Question) -> Answers:
     """The answers for what `torch.compile` made of a script."""
-    from .compiled.code import read_code
+    from .compiled.code import read_code, renumbered
     from .compiled.step import compiled
 
     places = [f"{script}, line {graph.line}" for graph in found.graphs]
     codes = [
         (read_code(graph.code, place), place, graph.runs) for graph, place in zip(found.graphs, places, strict=True)
     ]
+    renumbered([code for code, _, _ in codes])
     refused = [Refused("torch.compile", f"{script}, line {line}", why) for line, why in found.refused]
     answers = Answers(refused=refused, compiled=compiled(codes, question, lambda text: None) if codes else None)
     return with_failed(answers)

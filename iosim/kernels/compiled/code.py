@@ -257,3 +257,12 @@ def sizes(value: Argument) -> tuple[int, ...]:
     if isinstance(value, tuple) and all(isinstance(n, int) for n in value):
         return tuple(n for n in value if isinstance(n, int))
     raise InputError("Inductor's code", str(value), "sizes that are known", "compile without dynamic=True")
+
+
+def renumbered(codes: Sequence[OutputCode]) -> None:
+    """Number the graphs of a script from 0, in their order. PyTorch goes on counting from script to script."""
+    numbers: dict[str, int] = {}
+    for code in codes:
+        number, line, kind = code.name.partition("_")
+        if line and number.isdigit():
+            code.name = f"{numbers.setdefault(number, len(numbers))}_{kind}"
