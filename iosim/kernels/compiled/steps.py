@@ -172,19 +172,20 @@ class Counter:
         known = published[-1] if published else best
         rows, passes = batch * heads * N, 2 if first else 1  # backward reads O and dO, and writes dQ, dK and dV
         once = passes * q.word_bytes * (q.words + k.words + v.words + rows * v.shape[-1]) + LSE_BYTES * rows
-        least = self.floor_bytes(report.problem) if schedule == "flash2" else None
+        least = self.floor_bytes(report.problem, backward=first > 0)
         name = f"{call.name} {'x'.join(map(str, (batch, heads, N, d)))}{' causal' * causal}"
         how = f"{schedule} {best.Br}x{best.Bc}" + f"; published {known.Br}x{known.Bc}" * bool(published)
         return of_schedule((name, ATTENTION, how), best, known, once, least, q.word_bytes)
 
-    def floor_bytes(self, problem: Attention) -> int | None:
+    def floor_bytes(self, problem: Attention, backward: bool) -> int | None:
         """The least bytes of attention in the SRAM and the registers of a thread block."""
         from dataclasses import replace
 
         if self.gpu is None:
             return None
+        on_chip = replace(problem, register_bytes=REGISTER_BYTES)
         try:
-            found = floor(replace(problem, register_bytes=REGISTER_BYTES), self.gpu.sram_bytes)
+            found = floor(on_chip, self.gpu.sram_bytes, backward=backward)
         except InputError:
             return None
         return int(found.words * problem.word_bytes)
