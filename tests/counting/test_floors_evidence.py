@@ -6,11 +6,12 @@ import re
 import shutil
 import sys
 from math import sqrt
+from operator import attrgetter
 
 import pytest
 from paths import DOCS, ROOT
 
-from iosim import Attention
+from iosim import SCHEDULES, Attention, tune
 from iosim.counting.floors import backward_floor
 
 FOLDER = ROOT / "validation" / "floors"
@@ -81,7 +82,8 @@ def test_no_kept_row_is_below_a_floor():
     """The floors are computed by today's formula, not read from the file. What the page says of the rows holds too."""
     assert len(KEPT) > 150
     for row in KEPT:
-        x = evidence.Instance(*(int(row[k]) for k in ("N", "Nk", "d", "dv", "M")), row["cost"], row["mask"])
+        sizes = [int(row[k]) for k in ("N", "Nk", "d", "dv", "M")]
+        x = evidence.Instance(*sizes, row["cost"], row["mask"], backward=row["search"] == "backward")
         floor, must = evidence.floors(x)
         assert (int(row["floor"]), int(row["compulsory"])) == (floor, must), row
         assert not evidence.below(row), row
@@ -90,6 +92,42 @@ def test_no_kept_row_is_below_a_floor():
         above = [r for r in ours if int(r["floor"]) > int(r["compulsory"])]
         assert f"{len(ours)} instances" in PAGE and f"{len(above)} of them" in PAGE
         assert f"{min(float(r['ratio']) for r in ours if r['ratio']):.3f}" in PAGE
+    counts = {
+        kind: sum(r["found"] == kind for r in KEPT if r["search"] != "orders") for kind in ("optimum", "at-least")
+    }
+    assert f"For {counts['optimum']} instances it found the exact optimum" in " ".join(PAGE.split())
+    assert f"For the other {counts['at-least']} it stopped" in " ".join(PAGE.split())
+    gradients, adding = (
+        [r for r in KEPT if r[key] == value] for key, value in (("search", "backward"), ("cost", "adds"))
+    )
+    assert f"backward pass: {len(gradients)} instances" in PAGE
+    assert f"{len([r for r in adding if r['search'] == 'exact'])} with adds" in PAGE
+    assert all(int(r["floor"]) <= int(r["compulsory"]) for r in gradients), "as the page says"
+
+
+BEST_KNOWN = [
+    ("dense", {"N": 8192}), ("dense, N = 512", {"N": 512}), ("`causal`", {"N": 8192, "mask": "causal"}),
+    ("`causal&window:1024`", {"N": 8192, "mask": "causal&window:1024"}), ("dv = 4d", {"N": 8192, "dv": 256}),
+    ("decoding, 16 heads on one KV head", {"N": 1, "Nk": 8192, "heads": 16, "kv_heads": 1, "gqa": "pack"}),
+    ("backward", {"N": 8192}), ("backward, an add counted once", {"N": 8192}), ("backward, dv = 4d", {"N": 8192, "dv": 256}),
+    ("backward, `causal`", {"N": 8192, "mask": "causal"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("label, options", BEST_KNOWN, ids=[label for label, _ in BEST_KNOWN])
+def test_best_known_over_floor(label, options, every):
+    """The table of the page, of which the short test computes the column of d^2."""
+    lines = [line.strip("| ").split(" | ") for line in PAGE.split("<!-- best known -->")[1].strip().splitlines()]
+    (_, *shares), _, *rows = lines
+    assert [row[0] for row in rows] == [label for label, _ in BEST_KNOWN] and "1" in shares
+    cells = dict(zip(shares, next(row for row in rows if row[0] == label)[1:], strict=True))
+    names = [name for name, s in SCHEDULES.items() if s.family == "backward"] if label.startswith("backward") else ()
+    ratio = attrgetter("ratio_to_floor_with_adds" if "add" in label else "ratio_to_floor")
+    for share, cell in cells.items():
+        if every or share == "1":
+            found = tune(d=64, M=f"{int(float(share) * 4096)}el", schedules=names, **options)
+            assert f"{min(ratio(r) for r in found.results if r.fits):.2f}" == cell, share
 
 
 def test_the_number_by_hand():

@@ -219,7 +219,7 @@ ARGUMENTS = {
     "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
     "copied": ("Q", "O"), "block_scales": ("Kscale", "K"), "quantised": ("V", "K Kscale"),
     "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
-    "row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
+    "row_dots": ("D", "dO O"), "add_row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
     "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),
 }  # fmt: skip

@@ -71,6 +71,7 @@ STEPS = [
     (backward.probabilities, [(5, 7), (5,), (5,)]),
     (backward.probabilities_from_lse, [(5, 7), (5,)]),
     (backward.row_dots, [(5,), (5, 3), (5, 3)]),
+    (backward.add_row_dots, [(5,), (5, 3), (5, 3)]),
     (backward.score_gradients, [(5, 7), (5, 7), (5,)]),
     (backward.score_gradients_of_rows, [(5, 7), (5, 7)]),
 ]

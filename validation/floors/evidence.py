@@ -1,7 +1,7 @@
 """Compares the floors of docs/floors.md with the exact least cost of tiny instances and with a search over orders.
 
-`python validation/floors/evidence.py [--short] [--only exact|orders]` compiles pebble.cpp and adversary.cpp with g++,
-runs every instance, writes a row each and fails if any cost is below its floor. README.md says what the rows show.
+`python validation/floors/evidence.py [--short] [--only exact|backward|orders]` compiles the programs with g++, runs
+every instance, writes a row each and fails if any cost is below its floor. README.md says what the rows show.
 """
 
 import argparse
@@ -43,8 +43,10 @@ class Instance:
     d: int
     dv: int
     M: int
-    cost: str  # "reads" or "total"
+    cost: str  # "reads", "total", or "adds": reads, writes and adds
     mask: str = "dense"  # dense, causal, causal+1, window:W, sparse:PERCENT; mla is dense with V in K
+
+    backward: bool = False  # of the gradients; then two keys or more, without a mask
 
     def visible(self) -> list[list[bool]]:
         """The matrix of visible pairs."""
@@ -70,13 +72,20 @@ def sees(mask: str, i: int, j: int) -> bool:
 
 def floors(x: Instance) -> tuple[int, int]:
     """The theorem's floor and the compulsory one, for what the instance counts."""
+    counted = "reads" if x.cost == "reads" else "total"  # a floor on R + W holds for R + W + A
+    if x.backward:
+        pairs, must = x.N * x.Nk, x.d * (x.N + x.Nk) + x.dv * (x.Nk + x.N)
+        written = x.d * (x.N + x.Nk) + x.dv * x.Nk
+        found = by_hand.backward(pairs, x.N, x.Nk, x.d, x.dv, x.M)
+        return found[counted], must + (written if counted == "total" else 0)
     visible = x.visible()
     pairs, rows = sum(map(sum, visible)), sum(any(r) for r in visible)
     must = by_hand.compulsory(visible, x.d, x.dv)
     if x.mask == "mla":
         must["reads"] -= x.Nk * x.dv
     which = by_hand.mla if x.mask == "mla" else by_hand.best
-    return which(pairs, rows, x.d, x.dv, x.M)[x.cost], must["reads"] + (must["writes"] if x.cost == "total" else 0)
+    least = which(pairs, rows, x.d, x.dv, x.M)[counted]
+    return least, must["reads"] + (must["writes"] if counted == "total" else 0)
 
 
 def tiny(short: bool) -> Iterator[Instance]:
@@ -97,6 +106,19 @@ def tiny(short: bool) -> Iterator[Instance]:
         for M in (2, 3, 4):
             for cost in ("reads", "total"):
                 yield Instance(*shape, M, cost, "mla")
+    for shape in (*shapes, (3, 3, 1, 1)):
+        for M in (2, 3, 4):
+            yield Instance(*shape, M, "adds")
+    for M in (2, 3, 4):
+        yield Instance(3, 3, 1, 1, M, "adds", "causal+1")
+
+
+def backward(short: bool) -> Iterator[Instance]:
+    """Instances for the exact search of the backward pass."""
+    for shape in [(1, 2, 1, 1)] if short else [(1, 2, 1, 1), (2, 2, 1, 1), (1, 2, 2, 1), (1, 2, 1, 2), (1, 3, 1, 1)]:
+        for M in (3, 4) if short else (2, 3, 4, 5):
+            for cost in ("reads", "total", "adds"):
+                yield Instance(*shape, M, cost, backward=True)
 
 
 def larger(short: bool) -> Iterator[Instance]:
@@ -132,7 +154,7 @@ def build(name: str, folder: Path) -> str:
 def ask(program: str, x: Instance, *numbers: int) -> list[str]:
     """The words that a program prints about an instance."""
     sizes = [str(n) for n in (x.N, x.Nk, x.d, x.dv, x.M)]
-    command = [program, *sizes, x.cost, *map(str, numbers), *x.arguments()]
+    command = [program, *sizes, x.cost, *map(str, numbers), *([] if x.backward else x.arguments())]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -149,11 +171,15 @@ def rows(
 ) -> Iterator[dict[str, object]]:
     """All rows, as they are found; of one search if `only` names it. `part` says which instances of each search."""
     with tempfile.TemporaryDirectory() as folder:
-        pebble, adversary = build("pebble", Path(folder)), build("adversary", Path(folder))
-        for x in list(tiny(short))[part] if only != "orders" else ():
+        names = ("pebble", "pebble_backward", "adversary")
+        pebble, gradients, adversary = (build(name, Path(folder)) for name in names)
+        for x in list(tiny(short))[part] if only in (None, "exact") else ():
             found, words, states = ask(pebble, x, limit)
             yield row("exact", x, found, int(words), states)
-        for x in list(larger(short))[part] if only != "exact" else ():
+        for x in list(backward(short))[part] if only in (None, "backward") else ():
+            found, words, states = ask(gradients, x, limit)
+            yield row("backward", x, found, int(words), states)
+        for x in list(larger(short))[part] if only in (None, "orders") else ():
             events = sum(map(sum, x.visible())) * (x.d + x.dv)
             tries = [ask(adversary, x, max(200, work // events), seed) for seed in (1, 2)]
             words, start = min(tries, key=lambda found: int(found[0]))
@@ -168,7 +194,7 @@ def below(r: dict[str, object]) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
-    parser.add_argument("--only", choices=["exact", "orders"])
+    parser.add_argument("--only", choices=["exact", "backward", "orders"])
     parser.add_argument("--limit", type=int, default=700_000, help="states of an exact search")
     parser.add_argument("--work", type=int, default=2_000_000, help="events that a search over orders simulates")
     parser.add_argument("--out", default=str(HERE / "results.csv"))
