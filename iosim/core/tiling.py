@@ -115,6 +115,7 @@ def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]: ...
 
 
 def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]:
-    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1. They usually do not fit."""
+    """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1; at most Nk and N. They usually do
+    not fit."""
     rows_k = -(-M_words // (4 * problem.d))
-    return Tiling(smaller(rows_k, problem.d), rows_k)
+    return Tiling(smaller(smaller(rows_k, problem.d), problem.N), smaller(rows_k, problem.Nk))

@@ -125,7 +125,7 @@ def test_every_function_that_takes_hardware_takes_paper_model():
     lacking = [
         f.__name__ for f in functions if f.__name__ in taking and "paper_model" not in inspect.signature(f).parameters
     ]
-    assert set(lacking) <= {"explain", "verify"}, "these take no M from it"
+    assert set(lacking) <= {"explain", "verify", "prune"}, "these take no M from it"
 
 
 def test_a_sweep_in_a_file_and_over_gpus(tmp_path, iosim):

@@ -201,7 +201,8 @@ def test_tune_has_the_sentence_of_its_winner(seed):
 def test_bounds_have_a_sentence():
     text = answer_of_bounds(count(8192, 128, "100KB").bounds)
     assert text.startswith(
-        "No algorithm of the class moves fewer than 84,758,228 words; the least of what was counted moves "
+        "No algorithm of the class moves fewer than 84,758,228 words (form II, T = 102,400, lambda = 128); the least of what "
+        "was counted moves "
     )
     least = int(re.search(r"moves ([\d,]+), within", text)[1].replace(",", ""))
     assert float(re.search(r"within a factor of ([\d.]+) of that", text)[1]) == pytest.approx(
@@ -219,9 +220,12 @@ def test_commands_begin_with_the_answer_and_end_with_the_reasons(command, ask, i
     assert " ".join(text.split()).endswith(answer.removeprefix(lead + " ")) and len(lead) > 60
 
 
-def test_bounds_end_with_their_sentence(ask, iosim):
+def test_bounds_end_with_their_sentence_and_what_reaches_it(ask, iosim):
     args = ("bounds", "--N", 256, "--d", 16, "--M", "4KB")
-    assert iosim(*args).stdout.endswith("\n" + ask(*args)["answer"] + "\n")
+    found, text = ask(*args), iosim(*args).stdout
+    assert "\n" + found["answer"] + "\n" in text
+    (form,) = [bound for bound in found["bounds"] if bound["name"] == "floor"]
+    assert f"\nform {form['form']}: {form['reached_by']}" in text
 
 
 def test_without_M_the_floor_is_that_of_every_algorithm():
@@ -281,7 +285,7 @@ def test_averages_are_called_averages():
 
 def test_a_sentence_after_one_on_others_names_its_subject():
     answer = count(1, 128, "100KB", Nk=8192, heads=32).answer
-    assert "flash1 (1x196) moves at most" in answer and "flash2 moves 1.02x fewer words than flash1 (100x100)" in answer
+    assert "flash1 (1x196) moves at most" in answer and "flash2 moves 1.02x fewer words than flash1 (1x100)" in answer
     assert "It moves" not in answer
 
 
