@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 FA2_TILES = Tiling(128, 64)
 USUAL_TILES = "no --M and no --tiles: counted with the tiles of FlashAttention-2 for d = 128, 128x64"
 DENSE_MASK = "no mask: each new token sees all tokens of its request; servers run --causal"
+WINDOWS = (
+    "window counts positions from the first new token and the first key; for a sliding window over a cache, give each "
+    "request only the cached tokens that its new ones see"
+)
 MOST_SHOWN = 40  # shapes that people see
 OF_SIZES = ("N", "Nk", "batch", "gqa")  # of a problem, which the requests, the layers and the ways say
 
@@ -182,7 +186,8 @@ class Batched(Answer):
         skipping = {"split", "split-by-length", "paged", "paged-split"} & {way.way for way in self.ways}
         visits = [f"{', '.join(way.way for way in self.ways if way.way in skipping)} skip nothing under the mask"]
         hidden = visits if skipping and not b.single and str(b.problem.mask) != "dense" else []
-        return [*self.under.notes, *unmasked, *hidden]
+        absolute = "window" in str(b.problem.mask) and b.new_tokens < b.tokens
+        return [*self.under.notes, *unmasked, *([WINDOWS] if absolute else []), *hidden]
 
 
 def way_row(way: Moved) -> Row:

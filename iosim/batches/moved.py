@@ -11,7 +11,7 @@ import numpy as np
 from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, with_mask
 from ..core.tiling import Tiling
 from ..counting.count import measure
-from ..counting.sweep import as_objects, fits_int64, part_of
+from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
 from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import first_blocks
@@ -159,7 +159,8 @@ def counts_of(launch: Launch, problem: Attention[Size], tiling: Tiling) -> Count
 def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
     """The problems of arrays, one by one."""
     for k in range(length):
-        yield narrowed(part_of(problem, slice(k, k + 1)), N=int(problem.N[k]), Nk=int(problem.Nk[k]))  # type: ignore[index]
+        arrays = {name: size for name, size in problem.values().items() if isinstance(size, np.ndarray)}
+        yield narrowed(problem, **{name: int(size[k]) for name, size in arrays.items()})
 
 
 def joined(found: Sequence[Counted]) -> Counted:

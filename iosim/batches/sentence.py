@@ -11,6 +11,7 @@ from ..counting.sentence import distance_to_floor, times
 from ..units import decimal
 from .moved import LENGTHS_BYTES, Moved, moved_by
 from .requests import Request
+from .rules import unlike
 from .ways import BY_NAME
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def lengths(found: Batched) -> str:
     """The sentence about the cumulative lengths that a kernel for unequal lengths loads beside its schedule."""
     name = "pack" if found.batch.single and found.batch.group > 1 else "repeat"
     way = next((way for way in found.ways if way.way == name), None)
-    if way is None or found.batch.shapes.requests == 1:
+    if way is None or found.batch.shapes.requests == 1 or unlike(found.batch):
         return ""
     grid = way.grid_blocks * found.batch.layers
     return (

@@ -13,7 +13,6 @@ from ..units import parse_axis, parse_count
 from .answer import Output, answer_all, say
 from .command import INSTEAD, D, Need, named_command
 from .options import (
-    CHOICE,
     COUNT,
     PLACES,
     chip_options,
@@ -168,9 +167,7 @@ CONVENTIONS = {
 @problem_options_without("N", "Nk", "batch")
 @text_option("--layers", "Layers of the model (default: 1).", metavar="COUNT", kind=COUNT)
 @memory_options
-@repeated_option(
-    "--way", "ways", "Only these ways: a,b or repeated, as repeat,pack,split,paged.", metavar="NAMES", heading=CHOICE
-)
+@repeated_option("--way", "ways", "Only these ways: a,b or repeated, as repeat,pack,split,paged.", metavar="NAMES")
 @text_option(
     "--chunk",
     "Also prefill in chunks of so many tokens; several as 512,2048. With --trace: the most new tokens of an input in a "
