@@ -43,7 +43,7 @@ def row_dots(delta: Array, do: Array, o: Array) -> None:
     delta[...] = (do * o).sum(axis=1)
 
 
-@work(other=lambda delta, do, o: [(2, *do)])
+@work(other=lambda delta, do, o: [(2, *do), delta])
 @Cost(operations=(1,), timed_as="normalise")
 def add_row_dots(delta: Array, do: Array, o: Array) -> None:
     """D += rowsum(dO * O) over some columns: delta (rows,), do and o (rows, c)."""
