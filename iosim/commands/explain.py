@@ -85,7 +85,12 @@ class Asked(NamedTuple):
 @repeated_option("--const", "consts", "A compile-time constant (tl.constexpr).", metavar="NAME=VALUE")
 @text_option("--warps", "Warps of a program (default: 4).", metavar="COUNT", kind=COUNT, also=("num-warps",))
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
-@text_option("--target", "Compute capability to compile for.", metavar="sm_XX", default="sm_90")
+@text_option(
+    "--target",
+    "Compute capability to compile for; for a GPU of AMD, as gfx942, only words are counted.",
+    metavar="sm_XX|gfxXXX",
+    default="sm_90",
+)
 @text_option(
     "--hardware",
     "The GPU whose limits apply: a preset, as h100, or a FILE.toml; see iosim hardware (default: h100 for sm_90).",

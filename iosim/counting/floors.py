@@ -67,6 +67,19 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
     return (backward_floor if backward else forward_floor)(problem, sram_words(problem, M), tiles)
 
 
+def floor_with_adds(found: Floor, compulsory: Floor) -> Floor:
+    """The floor on reads, writes and adds together, where slow memory adds, as atomic operations do.
+
+    docs/floors-backward.md, section 12, has the proof: the right side of the form holds, less |P| in forms II and II'.
+    `compulsory` is the floor of the problem without M.
+    """
+    if found.form in ("compulsory", "simple"):
+        return found
+    less = found.pairs if found.form in ("II", "II'") else 0
+    words = found.words - found.instances * (found.writes - found.written + less)
+    return found._replace(words=words) if words > compulsory.words else compulsory._replace(M_words=found.M_words)
+
+
 def check_dropout(problem: Attention) -> None:
     """Raise InputError if there is dropout. An algorithm that knows which pairs are dropped needs fewer inputs."""
     if problem.dropout is not None:

@@ -15,9 +15,9 @@ from ..answer import Answer, Column, Table, type_of
 from ..core.problem import Attention
 from ..errors import InputError
 from ..hardware import Hardware, load
-from .notes import outside, split_loads
+from .notes import outside, split_loads, unplaced
 from .read.arguments import read_grid
-from .read.compile import Compilation, Resources
+from .read.compile import Compilation, Resources, is_amd
 from .read.kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch
 from .walk.code import DOTS, Code
 from .walk.launch import Value
@@ -33,10 +33,19 @@ if TYPE_CHECKING:
     from .walk.log import Log
     from .walk.work import Works
 
-PRESETS = {"sm_90": "h100", "sm_90a": "h100", "sm_80": "a100-80gb", "sm_89": "l4"}
+PRESETS = {
+    "sm_70": "v100", "sm_75": "t4", "sm_80": "a100-80gb", "sm_86": "a10", "sm_89": "l4", "sm_90": "h100",
+    "sm_90a": "h100", "sm_100": "b200", "sm_100a": "b200", "sm_120": "rtx-5090", "sm_120a": "rtx-5090",
+    "gfx942": "mi300x",
+}  # fmt: skip
 DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
-OCCUPANCY_KNOWN = ("sm_80", "sm_90", "sm_90a")  # targets with the thread and block limits of predict
+OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C++ Programming Guide, technical
+    # specifications per compute capability
+    "sm_70": (2048, 32), "sm_75": (1024, 16), "sm_80": (2048, 32), "sm_86": (1536, 16), "sm_89": (1536, 24),
+    "sm_90": (2048, 32), "sm_90a": (2048, 32), "sm_100": (2048, 32), "sm_100a": (2048, 32), "sm_120": (1536, 24),
+    "sm_120a": (1536, 24),
+}  # fmt: skip
 REGISTER_BYTES = 4 * 65_536  # of a multiprocessor; registers are on-chip memory as well
 Grid = object  # a tuple of numbers, or a function of the arguments
 
@@ -68,6 +77,8 @@ class Explained(Answer):
     """The number of equal launches in a script."""
     time: Time | None = None
     """The predicted time, by rates that were measured on the GPU. None without such rates or without resources."""
+    splits: bool = False
+    """Whether most loads are of single words, so that the time is much longer."""
 
     @property
     def programs(self) -> int:
@@ -112,15 +123,23 @@ class Explained(Answer):
         """The programs that share a multiprocessor; None if they do not fit, or if the target's limits are unknown."""
         from ..predict.launch_time import blocks_on
 
-        if not self.fits or self.target not in OCCUPANCY_KNOWN or self.resources is None or self.hardware is None:
+        if not self.fits or self.target not in OCCUPANCY or self.resources is None or self.hardware is None:
             return None
         r = self.resources
-        return blocks_on(self.hardware.shared_memory_per_sm_bytes, r.smem_bytes, 32 * r.num_warps, r.registers)
+        size = self.hardware.shared_memory_per_sm_bytes
+        return blocks_on(size, r.smem_bytes, 32 * r.num_warps, r.registers, *OCCUPANCY[self.target])
 
     @property
     def predicted_seconds(self) -> float | None:
-        """The time of the launch on an otherwise idle GPU."""
-        return None if self.time is None else round(self.time.seconds, DECIMALS)
+        """The time of the launch on an otherwise idle GPU, where predictions were shown to hold."""
+        return None if self.shown_time is None else round(self.shown_time.seconds, DECIMALS)
+
+    @property
+    def shown_time(self) -> Time | None:
+        """The predicted time of a kernel whose matrix products run on tensor cores, and which has no atomic operations.
+        Most other kernels take longer than predicted; for them `time` only ranks configurations."""
+        on_tensor_cores = self.resources is not None and self.resources.products != "simt"
+        return self.time if on_tensor_cores and not self.total("atomics") and not self.splits else None
 
     @property
     def notes(self) -> list[str]:
@@ -154,7 +173,7 @@ class Explained(Answer):
             "fits": self.fits,
             "blocks_per_sm": self.blocks_per_sm,
             "predicted_seconds": self.predicted_seconds,
-            "predicted_binds": self.time.bound_by if self.time else None,
+            "predicted_binds": self.shown_time.bound_by if self.shown_time else None,
             "hardware": self.hardware.name if self.hardware else None,
             "floor": self._floor_row(),
             "nearest": self.nearest.to_dict() if self.nearest else None,
@@ -236,8 +255,8 @@ class Explained(Answer):
                 else f"{self.blocks_per_sm} programs share a multiprocessor"
             )
             yield f"fits on {self.hardware.name}: {share}"
-        if self.hardware and self.time:
-            t = self.time
+        if self.hardware and self.shown_time:
+            t = self.shown_time
             parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
             shown = ", ".join(f"{name} {1e6 * seconds:.1f}" for name, seconds in parts.items())
             yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:.1f} us ({shown})"
@@ -317,6 +336,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     stages = asked.num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
     if warps not in WARPS_ALLOWED:
         raise InputError("num_warps (--warps)", warps, ", ".join(map(str, WARPS_ALLOWED)))
+    amd = question.resources and is_amd(target)
     made = Compilation(kernel, values, target, warps, stages)
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
     moved = walk(made.code, launch, log=question.log)
@@ -331,14 +351,20 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         {name: made.bound[name] for name in kernel.constants},
         ways,
         moved.works.flops,
-        made.resources if question.resources else None,
+        made.resources if question.resources and not is_amd(target) else None,
         preset(target, question.hardware),
-        warnings=outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
+        warnings=[
+            *outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
+            *unplaced(moved.unplaced, ways),
+            *([f"{target}: words only; shared memory and registers are those of GPUs of NVIDIA"] if amd else []),
+        ],
     )
+    split: list[str] = []
     if answer.resources is not None:
-        answer.warnings.extend(split_loads(answer.resources.load_widths, made.scalars))
+        split = split_loads(answer.resources.load_widths, answer.resources.wide, made.scalars)
+        answer.warnings.extend(split)
     hardware = question.hardware or PRESETS.get(target)
-    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware))
+    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware), splits=bool(split))
     return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 
 
@@ -370,6 +396,7 @@ def predicted(answer: Explained, code: Code, works: Works, hardware: str | None)
     measured = None if hardware is None else measured_as(hardware)
     rates = None if measured is None else rates_of(measured)
     unknown = any(o.name in DOTS and o.operand_types[0].element == "f64" for o in code.operations())
+    unknown = unknown or any(way.unplaced_words for ways in answer.ways.values() for way in ways.values())
     if rates is None or unknown or answer.resources is None or answer.blocks_per_sm is None:
         return None
     words = sum(way.distinct_bytes for ways in answer.ways.values() for way in ways.values())
@@ -385,19 +412,19 @@ def preset(target: str, hardware: str | None) -> Hardware | None:
 
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:
     """The answer with the floor and the nearest schedule."""
-    from ..counting.floors import floor
+    from ..counting.floors import floor, floor_with_adds
     from .nearest import nearest, tensor_names
 
     names = tensor_names(answer.ways, roles)
-    words = {names[a]: (w["reads"].words, w["writes"].words) for a, w in answer.ways.items()}
+    words = {names[a]: (w["reads"].words, w["writes"].words + w["atomics"].words) for a, w in answer.ways.items()}
     moved = {name: pair for name, pair in words.items() if pair != (0, 0)}
     stores_lse = words.get("LSE", (0, 0))[1] > 0
     size = answer.hardware.sram_bytes if answer.hardware else None
-    on_chip = replace(problem, register_bytes=REGISTER_BYTES)
+    least = floor(replace(problem, register_bytes=REGISTER_BYTES), size)
     return replace(
         answer,
         nearest=nearest(moved, replace(problem, lse=stores_lse), products(code)),
-        floor=floor(on_chip, size),
+        floor=floor_with_adds(least, floor(problem)) if answer.total("atomics") else least,
     )
 
 

@@ -219,5 +219,7 @@ RANKED: Columns[Explained] = (
     Column("fits", "boolean"),
     Column("programs_per_SM", of=lambda answer: answer.blocks_per_sm or None),
     Column("bytes", of=lambda answer: answer.total_bytes),
-    Column("predicted_us", "number", cell=".1f", of=lambda answer: answer.time and 1e6 * answer.time.seconds),
+    Column(
+        "predicted_us", "number", cell=".1f", of=lambda answer: answer.shown_time and 1e6 * answer.shown_time.seconds
+    ),
 )

@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 from .walk.places import Fault
 
 if TYPE_CHECKING:
+    from ..errors import InputError
     from .walk.launch import Tensor
     from .walk.requests import Requests
     from .walk.walk import Moved
     from .ways import Way
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
-SPECIALISED = 16  # Triton's specialisation asks for multiples of this
-NARROW_BYTES = 4  # loads of fewer bytes are of single words; an asynchronous copy cannot be one of them
+AHEAD_BYTES = 4  # an asynchronous copy, which runs ahead, has at least so many
 FEW = 8  # load instructions: with fewer, a thread may just have one word each
+SPECIALISED = 16  # Triton's specialisation asks for multiples of this
 
 
 def outside(
@@ -47,7 +48,7 @@ def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) ->
     away, all = requests.behind(tensor.reach * tensor.word_bytes)
     if away:
         what = f"{away} of {all} requests of its {way} have no word inside of {name}, which is {tensor}"
-        raise Fault(f"argument {name} ({line})", what, f"a shape that has the words of its {way}", HINT)
+        raise Fault(f"argument {name} ({line})", what, f"a shape that has the words of its {way}", HINT + wraps(tensor))
 
 
 def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[tuple[str, ...], Requests]) -> str:
@@ -58,8 +59,13 @@ def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[t
     return (
         f"{name}: {counts} lie outside of its shape {tensor.shape} with strides {tensor.stride()}: a mask or a stride "
         "is wrong, or the shape is "
-        f"({'; '.join(dict.fromkeys(lines))})"
+        f"({'; '.join(dict.fromkeys(lines))}){wraps(tensor)}"
     )
+
+
+def wraps(tensor: Tensor) -> str:
+    """The end of a message about a tensor whose offsets need more than 32 bits."""
+    return "; offsets beyond 2^31 wrap around in 32 bits: compute them in tl.int64" if tensor.reach > 1 << 31 else ""
 
 
 def reaches_over(requests: Requests, size: int) -> bool:
@@ -68,14 +74,32 @@ def reaches_over(requests: Requests, size: int) -> bool:
     return bool(len(first)) and bool(first[0] < 0 or end[-1] > size)
 
 
-def split_loads(widths: Mapping[int, int], scalars: Mapping[str, int]) -> list[str]:
-    """A note if most loads are of single words and an argument may be the reason; else nothing."""
-    narrow, every = sum(count for width, count in widths.items() if width < NARROW_BYTES), sum(widths.values())
+def unplaced(reasons: Mapping[tuple[str, ...], InputError], ways: Mapping[str, Mapping[str, Way]]) -> list[str]:
+    """A note for each tensor with words whose addresses are data that nobody gave."""
+    found = []
+    for (name, way), error in reasons.items():
+        hint = f"; {error.hint}" if error.hint else ""
+        found.append(
+            f"{name}: the addresses of {ways[name][way].unplaced_words:,} words of its {way} follow from data "
+            f"({error.where}): the words are counted, and not which ones they are{hint}"
+        )
+    return found
+
+
+def split_loads(widths: Mapping[int, int], wide: Mapping[int, int], scalars: Mapping[str, int]) -> list[str]:
+    """A note if most loads are of single words, and an argument may be the reason; else nothing.
+
+    `widths` counts load instructions by their bytes. `wide` has the bytes that a thread has side by side, by the bytes
+    of a word. A word of fewer than 4 bytes cannot be loaded ahead either.
+    """
+    pieces = max((size // width for width, size in wide.items() if widths.get(width)), default=1)
+    narrow = sum(count for width, count in widths.items() if width < max(wide.get(width, 0), AHEAD_BYTES))
+    every = sum(widths.values())
     odd = [f"{name} = {value}" for name, value in scalars.items() if value > 1 and value % SPECIALISED]
-    if narrow < FEW or 2 * narrow < every or not odd:
+    if narrow < (1 if pieces > 1 else FEW) or 2 * narrow < every or not odd:
         return []
+    again = f", and the L1 is asked for a sector up to {pieces} times" if pieces > 1 else ""
     return [
-        f"{narrow} of {every} load instructions are of single words, where a thread may load 16 bytes at a time. "
-        f"Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}. "
-        "A predicted time does not know this, and is much too short"
+        f"{narrow} of {every} load instructions are of single words, where a thread may load 16 bytes at a time{again}"
+        f". Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}"
     ]

@@ -35,6 +35,8 @@ class Way:
     """Lanes that a mask turns off."""
     outside_words: int = 0
     """Distinct words before the start or after the end of the tensor."""
+    unplaced_words: int = 0
+    """Words whose addresses are data that nobody gave. They are in words and bytes, and in no other number."""
 
     @classmethod
     def of(cls, requests: Requests, word_bytes: int, tensor_bytes: int) -> Way:
@@ -50,6 +52,7 @@ class Way:
             SECTOR_BYTES * requests.sectors,
             requests.lanes - requests.words,
             (covered - int(inside)) // word_bytes,
+            requests.unplaced_words,
         )
 
 
@@ -83,8 +86,10 @@ def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | Non
     read, written, changed = (ways[way] for way in WAYS)
     yield from (("reads", read.words), ("writes", written.words), ("atomics", changed.words))
     yield from (("read_bytes", read.bytes), ("write_bytes", written.bytes), ("atomic_bytes", changed.bytes))
-    yield from (("distinct_reads", read.distinct_words), ("distinct_writes", written.distinct_words))
-    yield "times_read", round(read.words / read.distinct_words, 6) if read.distinct_words else None
-    yield from (("read_sector_bytes", read.sector_bytes), ("write_sector_bytes", written.sector_bytes))
+    reads, writes = (None if way.unplaced_words else way.distinct_words for way in (read, written))
+    yield from (("distinct_reads", reads), ("distinct_writes", writes))
+    yield "times_read", round(read.words / reads, 6) if reads else None
+    sectors = (None if way.unplaced_words else way.sector_bytes for way in (read, written))
+    yield from zip(("read_sector_bytes", "write_sector_bytes"), sectors, strict=True)
     yield "masked_lanes", sum(way.masked_lanes for way in ways.values())
     yield "outside_words", sum(way.outside_words for way in ways.values())

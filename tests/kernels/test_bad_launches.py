@@ -128,6 +128,43 @@ def test_a_file_that_is_not_python(iosim, tmp_path):
     assert found.exit_code == 2 and f"line 2 `{long.strip()}`: '[' was never closed" in found.stderr
 
 
+GLUON = """
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+@gluon.jit
+def copied(X, BLOCK: gl.constexpr):
+    pass
+"""
+BLOCKS = """
+import triton, triton.language as tl
+@triton.jit
+def copied(X, BLOCK: tl.constexpr):
+    p = tl.make_block_ptr(X, (64,), (1,), (0,), (BLOCK,), (0,))
+    tl.store(p, tl.load(p))
+"""
+
+
+def test_kernels_of_gluon_and_block_pointers(iosim, tmp_path):
+    import triton
+
+    line = ("--kernel", "copied", "--grid", "1", "--arg", "X=fp32[64]", "--const", "BLOCK=64", "--no-resources")
+    (tmp_path / "gluon.py").write_text(GLUON)
+    found = iosim("explain", tmp_path / "gluon.py", *line)
+    assert found.exit_code == 2 and "kernel copied: found 'a kernel of Gluon'; allowed: a kernel of" in found.stderr
+    (tmp_path / "blocks.py").write_text(BLOCKS)
+    found = iosim("explain", tmp_path / "blocks.py", *line)
+    removed = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 9)
+    assert found.exit_code == 2 * removed and ("pip install 'triton<3.9' has them" in found.stderr) == removed
+
+
+def test_a_target_of_amd_has_words_only(iosim):
+    found = iosim(*[part for part in line_of({}) if part != "--no-resources"], "--target", "gfx942")
+    assert (
+        found.exit_code == 0 and "200 words read and 100 written" in found.stdout and "registers a" not in found.stdout
+    )
+    assert "gfx942: words only" in found.stderr
+
+
 def test_nothing_of_triton_stands_beside_the_message():
     """A process of its own, because Triton warns only once."""
     line = [sys.executable, "-m", "iosim", *map(str, line_of({"arg X": "7"}))]
@@ -140,6 +177,16 @@ def test_a_tile_over_the_edge_is_a_note(iosim):
     found = iosim(*line_of({"arg X": "fp32[70]"}))
     assert found.exit_code == 0 and "100       0" in found.stdout
     assert f"X: 30 words of its reads lie outside of its shape (70,) with strides (1,): a mask or a stride is wrong, or the shape is ({LOADED})" in found.stderr  # fmt: skip
+
+
+def test_offsets_that_wrap_around_are_told(iosim, tmp_path):
+    """Row 40,000 of 65,536 words begins at word 2,621,440,000, which 32 bits do not hold."""
+    file = tmp_path / "kernels.py"
+    text = FILE.read_text().replace("tl.program_id(0) * BLOCK +", "tl.program_id(0) * BLOCK * 65536 +", 1)
+    file.write_text(text.replace("on = at < n\n", "on = at != n\n", 1))
+    found = iosim(*line_of({**{f"arg {name}": "fp32[40001, 65536]" for name in "XYZ"}, "const BLOCK": "64", "grid": "626"},
+                           file))  # fmt: skip
+    assert "offsets beyond 2^31 wrap around in 32 bits: compute them in tl.int64" in found.stderr, found.stderr
 
 
 def test_parts_of_tensors_may_reach_over(iosim, tmp_path):

@@ -186,7 +186,7 @@ def test_the_difference_to_the_nearest_schedule_is_said(tmp_path):
     more = 8 * 256 * 64 * 2
     assert found.distance_words == more
     assert found.differences() == [
-        f"O is written {9 * 256 * 64 * 2} words, {more} words more than in flash2 64x32 (9 times as many)"
+        f"O is written {9 * 256 * 64 * 2:,} words, {more:,} words more than in flash2 64x32 (9 times as many)"
     ]
 
 

@@ -212,8 +212,26 @@ def test_an_address_that_is_loaded_takes_the_data():
     finally:
         TYPES["p"] = POINTER
     assert k.words(3, 0, data=[7, 7, 1, 9]) == counted([0, 1, 2, 7, 7, 1])
+    moved = walk(k.code(), Launch((3, 1, 1), {"n": 0}))
+    assert [(r.words, r.unplaced_words) for r in moved.requests.values()] == [(6, 3)]
+    assert "--arg X=FILE.npy" in str(moved.unplaced["X", "reads"])
+
+
+def test_a_condition_that_is_loaded_takes_the_data():
+    """Words may lie anywhere, but how many there are must be known."""
+    k, inner = Kernel(), []
+    k.types[k.X] = TYPES["p"] = Type.of("!tt.ptr<i32>")
+    try:
+        found = k.load(k.pid, k.body, result="i")
+        k.load(found, inner)
+    finally:
+        TYPES["p"] = POINTER
+    k.op("scf.yield", into=inner)
+    k.op("scf.if", k.op("arith.cmpi", found, k.n, result="b", into=k.body, predicate=2), into=k.body,
+         regions=[Block((), tuple(inner))])  # fmt: skip
+    assert k.words(3, 2, data=[7, 1, 1, 9]) == counted([0, 1, 2, 1, 1])
     with pytest.raises(InputError, match="what is loaded from X decides an address.*--arg X=FILE.npy"):
-        k.words(3, 0)
+        k.words(3, 2)
 
 
 @pytest.mark.parametrize("name, why", [("tt.call", "tt.call"), ("tt.descriptor_gather", "tt.descriptor_gather")])

@@ -27,10 +27,19 @@ from .kernel import Kernel, file_of, first_line, function_of, names_on, of_trito
 from .ttir import read_module
 
 WARP_SIZE = 32
+AMD_WAVE = 64
+AMD_SEEN = 90
 ALIGNED = 256  # bytes: every tensor starts at a multiple, as in PyTorch
+HINTS = {  # {words of Triton's error: what to try}
+    "Block pointers": "pip install 'triton<3.9' has them, or use tl.make_tensor_descriptor",
+    "make_block_ptr": "pip install 'triton<3.9' has them, or use tl.make_tensor_descriptor",
+}
 COMPILES = "what Triton compiles"
 LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
 COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
+LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?order = \[([\d, ]+)\]")
+LOADED = re.compile(r"tensor<[\dx]+x!tt\.ptr<(\w+)[^>]*>, (#\w+)>")
+WIDEST = 16  # bytes that a thread loads at a time at most
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -62,6 +71,8 @@ class Resources:
     """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
     load_widths: Mapping[int, int] = field(default_factory=dict)
     """Load instructions by the bytes that a thread loads at a time."""
+    wide: Mapping[int, int] = field(default_factory=dict)
+    """{bytes of a word: bytes side by side that a thread loads, 16 at most, in the layout of the loads}."""
 
 
 class Compilation:
@@ -100,7 +111,8 @@ class Compilation:
         from triton.runtime.jit import create_function_from_signature
 
         function = self.kernel.function
-        self.target = GPUTarget("cuda", capability(target), WARP_SIZE)
+        amd = is_amd(target)
+        self.target = GPUTarget("hip", target, AMD_WAVE) if amd else GPUTarget("cuda", capability(target), WARP_SIZE)
         self.backend = make_backend(self.target)
         with quoted(self.kernel, self.given):
             binder = create_function_from_signature(function.signature, function.params, self.backend)
@@ -162,7 +174,8 @@ class Compilation:
         ptx = compiled.asm["ptx"]
         products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
         warps = compiled.metadata.num_warps
-        return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx))
+        wide = side_by_side(compiled.asm["ttgir"])
+        return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx), wide)
 
 
 def expanded(names: Sequence[str], descriptors: Mapping[str, Descriptor], types: Sequence[Type]) -> Iterator[str]:
@@ -193,11 +206,18 @@ def is_integer(value: Value) -> TypeGuard[int]:
     return isinstance(value, int)
 
 
+def is_amd(target: str) -> bool:
+    """Whether a target is a GPU of AMD, such as `gfx942`."""
+    return target.startswith("gfx")
+
+
 def capability(target: str) -> int:
-    """The number in a target such as `sm_90`."""
+    """The number in a target such as `sm_90`. A GPU of AMD is one of capability 9.0 for scripts that ask."""
+    if is_amd(target):
+        return AMD_SEEN
     found = re.fullmatch(r"sm_?(\d{2,3})a?", target)
     if not found:
-        raise InputError("--target", target, "a compute capability such as sm_90")
+        raise InputError("--target", target, "a compute capability such as sm_90, or gfx942 (only words)")
     return int(found[1])
 
 
@@ -218,6 +238,19 @@ def used(cubin: bytes) -> tuple[int, int]:
     if not found:
         raise MissingError(f"{tool} does not say how many registers a program takes: {done.stderr.strip()[:200]}")
     return int(found[1]), int(found[2])
+
+
+def side_by_side(text: str) -> dict[int, int]:
+    """{bytes of a word: bytes side by side that a thread loads} of a kernel's code with layouts (TTGIR)."""
+    layouts = {}
+    for name, sizes, order in LAYOUT.findall(text):
+        layouts[name] = int(sizes.split(",")[int(order.split(",")[0])])
+    found: dict[int, int] = {}
+    for line in text.splitlines():
+        for element, name in LOADED.findall(line) if "tt.load" in line or "async_copy_global" in line else ():
+            size = Type((), element).element_bytes
+            found[size] = max(found.get(size, 0), min(WIDEST, size * layouts.get(name, 1)))
+    return found
 
 
 def load_widths(ptx: str) -> dict[int, int]:
@@ -257,8 +290,9 @@ def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | 
             where = place(file_of(function), first_line(function) + number - 1)
             names = names_on(error.src, number) if function is kernel.function else set()
         error = error.__cause__
+    hints = [hint for words, hint in HINTS.items() if words in what]
     shown = [f"{name} is {given[name]}" for name in kernel.parameters if name in names and name in given]
-    return Fault(where, what, COMPILES, "here " + ", ".join(shown) if shown else "")
+    return Fault(where, what, COMPILES, "; ".join([*hints, *(["here " + ", ".join(shown)] if shown else [])]))
 
 
 def plain(text: str) -> str:

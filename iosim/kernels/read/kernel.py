@@ -64,6 +64,9 @@ class Kernel:
             found = found.fn
         if not isinstance(found, JITFunction):
             raise InputError("kernel", str(found), "a function with @triton.jit", "is TRITON_INTERPRET set?")
+        if "Gluon" in type(found).__name__:
+            name = found.__name__
+            raise InputError(f"kernel {name}", "a kernel of Gluon", "a kernel of Triton's language (@triton.jit)")
         self.function = found
         self.name: str = found.__name__
         self.parameters: list[str] = list(found.arg_names)

@@ -16,6 +16,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ...errors import InputError
+
     Integers = NDArray[np.int64]
     Truths = NDArray[np.bool_]
     Elements = NDArray[np.generic]  # type: ignore[explicit-any]  # NumPy's own class holds an Any
@@ -129,20 +131,30 @@ class Mask:
 
 
 @dataclass(frozen=True)
+class Unknown:
+    """A value that nobody knows before the kernel runs, with the error for what may not depend on it."""
+
+    error: InputError
+
+
+@dataclass(frozen=True)
 class Pointer:
-    """Addresses: bytes from the start of one argument of the kernel."""
+    """Addresses: bytes from the start of one argument of the kernel, as far as they are known."""
 
     argument: int
-    offset: Number
+    offset: Number | Unknown
 
 
-Known = Number | Mask | Pointer
+Known = Number | Mask | Pointer | Unknown
 
 
 def reshaped(value: Known, change: Callable[[Elements], Elements]) -> Known:
     """The value with its arrays in another shape."""
+    if isinstance(value, Unknown):
+        return value
     if isinstance(value, Pointer):
-        return Pointer(value.argument, value.offset.each(change))  # type: ignore[arg-type]
+        offset = value.offset
+        return value if isinstance(offset, Unknown) else Pointer(value.argument, offset.each(change))  # type: ignore[arg-type]
     return value.each(change)  # type: ignore[arg-type]
 
 
@@ -152,8 +164,11 @@ def chosen(where: Truths, yes: Known, no: Known) -> Known | None:
         if yes.argument != no.argument:
             return None
         offset = chosen(where, yes.offset, no.offset)
-        assert isinstance(offset, Number)
+        assert isinstance(offset, Number | Unknown)
         return Pointer(yes.argument, offset)
+    for value in (yes, no):
+        if isinstance(value, Unknown):
+            return value
     if isinstance(yes, Number) and isinstance(no, Number):
         by_program = where.size == len(where) and yes.mixed is None and no.mixed is None
         if by_program and yes.lanes.shape == no.lanes.shape and bool((yes.lanes == no.lanes).all()):

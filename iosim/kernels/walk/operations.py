@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .code import Operation, Type
-from .numbers import Known, Mask, Number, Pointer, chosen, reshaped, wrapped
+from .numbers import Known, Mask, Number, Pointer, Unknown, chosen, reshaped, wrapped
 from .places import Refusal
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ PLACE_BITS = 44
 
 
 def as_number(value: Known, operation: Operation) -> Number:
-    """A value as an integer; a truth value is 0 or 1."""
+    """A value as an integer; a truth value is 0 or 1. Raises the error of a value that is not known."""
+    if isinstance(value, Unknown):
+        raise value.error
     if isinstance(value, Mask):
         return Number.of(value.array.astype(np.int64))
     if isinstance(value, Pointer):
@@ -132,6 +134,9 @@ def decided(difference: Number, predicate: int) -> Mask | None:
 def selected(operation: Operation, values: Sequence[Known]) -> Known:
     """The result of `arith.select`."""
     where, yes, no = values
+    if isinstance(where, Unknown):
+        same = isinstance(yes, Pointer) and isinstance(no, Pointer) and yes.argument == no.argument
+        return Pointer(yes.argument, where) if isinstance(yes, Pointer) and same else where
     found = chosen(as_mask(where, operation).array, yes, no)
     if found is None:
         raise Refusal(operation, "a choice between addresses of two arguments")
@@ -143,6 +148,10 @@ def moved(operation: Operation, values: Sequence[Known]) -> Known:
     pointer, distance = values
     if not isinstance(pointer, Pointer):
         raise Refusal(operation, "an address that is no argument of the kernel")
+    for part in (pointer.offset, distance):
+        if isinstance(part, Unknown):
+            return Pointer(pointer.argument, part)
+    assert isinstance(pointer.offset, Number)
     step = as_number(distance, operation).each(lambda part: part * operation.operand_types[0].pointee.element_bytes)
     return Pointer(pointer.argument, pointer.offset + step)
 
@@ -153,6 +162,8 @@ def as_address(operation: Operation, values: Sequence[Known]) -> Known:
     pointer = values[0]
     if not isinstance(pointer, Pointer):
         raise Refusal(operation, "an address that is no argument of the kernel")
+    if isinstance(pointer.offset, Unknown):
+        return pointer.offset
     start = Number.constant((pointer.argument + 1) << PLACE_BITS, pointer.offset.lanes.ndim - 1)
     return typed(pointer.offset + start, operation.types[0])
 
@@ -280,7 +291,11 @@ RULES: dict[str, Rule] = {
 
 
 def result_of(operation: Operation, values: Sequence[Known]) -> Known:
-    """The result of an operation with one result."""
+    """The result of an operation with one result. It is not known if an operand is not, but for addresses."""
+    if operation.name not in ("tt.addptr", "arith.select") or not any(isinstance(v, Pointer) for v in values):
+        for value in values:
+            if isinstance(value, Unknown):
+                return value
     rule = RULES.get(operation.name)
     if rule is None:
         raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")

@@ -107,6 +107,8 @@ class Requests:
         self.patterns: dict[tuple[int, bytes], Pattern] = {}
         self.lanes = 0
         """The number of lanes, including those that are masked off."""
+        self.unplaced: dict[int, int] = {}
+        """{bytes of a word: words whose addresses are not known}."""
 
     def add(self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
         """Add a request of the programs that are `on`, for the words at `offset` where the mask holds."""
@@ -123,6 +125,16 @@ class Requests:
             edge, inner = on, inner & False
         if edge.any():
             self._ask_one_by_one(offset, mask, shape, word_bytes, np.flatnonzero(edge))
+
+    def add_anywhere(self, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
+        """Add a request of the programs that are `on`, for words at addresses that nobody knows."""
+        lanes = int(np.prod(shape, dtype=np.int64))
+        self.lanes += lanes * int(on.sum())
+        truths = np.ones((1,) * (len(shape) + 1), np.bool_) if mask is None else mask.array
+        each = truths.sum(axis=tuple(range(1, truths.ndim)), dtype=np.int64)
+        each *= lanes // int(np.prod(truths.shape[1:], dtype=np.int64))
+        words = int((np.broadcast_to(each, on.shape) * on).sum())
+        self.unplaced[word_bytes] = self.unplaced.get(word_bytes, 0) + words
 
     def _ask(
         self, offset: Integers, mask: Truths, shape: tuple[int, ...], word: int, base: Integers, programs: Integers
@@ -166,12 +178,18 @@ class Requests:
     @property
     def words(self) -> int:
         """The number of words in all requests."""
-        return sum(pattern.words for pattern in self.patterns.values())
+        return sum(pattern.words for pattern in self.patterns.values()) + self.unplaced_words
 
     @property
     def byte_count(self) -> int:
         """The number of bytes in all requests."""
-        return sum(pattern.words * pattern.word_bytes for pattern in self.patterns.values())
+        placed = sum(pattern.words * pattern.word_bytes for pattern in self.patterns.values())
+        return placed + sum(size * words for size, words in self.unplaced.items())
+
+    @property
+    def unplaced_words(self) -> int:
+        """The number of words whose addresses are not known."""
+        return sum(self.unplaced.values())
 
     @property
     def sectors(self) -> int:

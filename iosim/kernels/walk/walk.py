@@ -15,13 +15,14 @@ import numpy as np
 
 from .code import DOTS, MEMORY, READS, Block, Code, Operation, needed_values
 from .launch import Launch
-from .numbers import Known, Mask, Number, Pointer, chosen
+from .numbers import Known, Mask, Number, Pointer, Unknown, chosen
 from .operations import RULES, as_mask, as_number, result_of
 from .places import Refusal, place_of
 from .requests import Requests
 from .work import Work, Works, work_of
 
 if TYPE_CHECKING:
+    from ...errors import InputError
     from .log import Log
     from .numbers import Integers, Truths
 
@@ -49,6 +50,8 @@ class Moved:
     """Whether the key of a request also has the line of its operation, with the text."""
     log: Log | None = None
     """The log that receives each request in order."""
+    unplaced: dict[tuple[str, ...], InputError] = field(default_factory=dict)
+    """{key of requests: why the addresses of some of them are not known}."""
 
 
 def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = None) -> Moved:
@@ -148,7 +151,14 @@ class Programs:
         """The new value for programs that are `on`, and the old one for others."""
         if on.all():
             return new
-        part = new.offset.programs if isinstance(new, Pointer) else new.programs
+        first = new.offset if isinstance(new, Pointer) else new
+        other = old.offset if isinstance(old, Pointer) else old
+        if isinstance(first, Unknown) or isinstance(other, Unknown):
+            found = chosen(on, new, old)
+            if found is None:
+                raise Refusal(operation, "addresses of two arguments, by a condition")
+            return found
+        part = first.programs
         found = chosen(on.reshape(-1, *[1] * (part.ndim - 1)), new, old)
         if found is None:
             raise Refusal(operation, "addresses of two arguments, by a condition")
@@ -201,14 +211,21 @@ class Programs:
             return
         missing = [k for k, value in enumerate(operation.operands) if value not in self.values]
         if missing:
-            raise Refusal(operation, f"a floating-point number ({operation.operand_types[missing[0]].element})")
-        if len(operation.results) != 1:
-            raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")
-        self.values[operation.results[0]] = result_of(operation, [self.values[v] for v in operation.operands])
+            what = f"a floating-point number ({operation.operand_types[missing[0]].element})"
+            self.values.update(dict.fromkeys(operation.results, Unknown(Refusal(operation, what))))
+            return
+        try:
+            if len(operation.results) != 1:
+                raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")
+            self.values[operation.results[0]] = result_of(operation, [self.values[v] for v in operation.operands])
+        except Refusal as error:  # it may decide nothing but addresses
+            self.values.update(dict.fromkeys(operation.results, Unknown(error)))
 
     def request(self, operation: Operation, on: Truths) -> None:
         """Record the memory request of an operation."""
         pointer, mask = self.values[operation.pointer], operation.mask
+        if isinstance(pointer, Unknown):
+            raise pointer.error
         if not isinstance(pointer, Pointer):
             raise Refusal(operation, "an address that is no argument of the kernel")
         type = operation.operand_types[0]
@@ -216,6 +233,9 @@ class Programs:
         key += (place_of(operation),) if self.moved.by_line else ()
         where = None if mask is None else as_mask(self.values[mask], operation)
         width = type.pointee.element_bytes
+        if isinstance(pointer.offset, Unknown):
+            self.request_anywhere(key, pointer.offset, where, type.shape, width, on)
+            return
         if key not in self.moved.requests:
             log = self.moved.log
             self.moved.requests[key] = Requests(None if log is None else partial(log.note, key[0], key[1]))
@@ -223,18 +243,29 @@ class Programs:
             self.moved.log.first, self.moved.log.number = self.first, self.moved.log.number + 1
         self.moved.requests[key].add(pointer.offset, where, type.shape, width, on)
 
+    def request_anywhere(
+        self, key: tuple[str, ...], reason: Unknown, mask: Mask | None, shape: tuple[int, ...], width: int, on: Truths
+    ) -> None:
+        """Record the words of a request whose addresses are not known."""
+        if self.moved.log is not None:
+            raise reason.error
+        self.moved.unplaced.setdefault(key, reason.error)
+        self.moved.requests.setdefault(key, Requests()).add_anywhere(mask, shape, width, on)
+
     def loaded(self, operation: Operation, on: Truths) -> Known:
         """The values of a load, from the data of its argument."""
         pointer, mask = self.values[operation.pointer], operation.mask
         assert isinstance(pointer, Pointer)
         name = self.code.arguments[pointer.argument]
         data = self.launch.tensors[name].data if name in self.launch.tensors else None
-        if MEMORY[operation.name] != READS or data is None:
-            hint = f"give its values: --arg {name}=FILE.npy" if MEMORY[operation.name] == READS else ""
-            raise Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint)
         type = operation.types[0]
         if not type.is_integer:
-            raise Refusal(operation, f"a floating-point number ({type.element}) loaded from {name}")
+            return Unknown(Refusal(operation, f"a floating-point number ({type.element}) loaded from {name}"))
+        if MEMORY[operation.name] != READS or data is None:
+            hint = f"give its values: --arg {name}=FILE.npy" if MEMORY[operation.name] == READS else ""
+            return Unknown(Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint))
+        if isinstance(pointer.offset, Unknown):
+            return pointer.offset
         lanes = (1,) * len(type.shape)
         here = on.reshape(-1, *lanes)
         if mask is not None:

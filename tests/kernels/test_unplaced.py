@@ -1,0 +1,144 @@
+"""Words whose addresses are data, and words that atomic operations add: what is counted, and what is left open."""
+
+import json
+
+import numpy as np
+import pytest
+from paths import ROOT
+
+pytestmark = pytest.mark.needs("triton")
+KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def embed(IDS, W, O, D, GUARD: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    index = tl.load(IDS + row)
+    at = tl.arange(0, BLOCK)
+    on = at < D
+    if GUARD:
+        on = on & (index >= 0)
+    tl.store(O + row * D + at, tl.load(W + index * D + at, mask=on), mask=at < D)
+
+@triton.jit
+def codebook(X, C, O, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    code = (tl.load(X + at, mask=at < n) * 255.0).to(tl.int32)
+    tl.store(O + at, tl.load(C + code, mask=at < n), mask=at < n)
+
+@triton.jit
+def experts(X, E, W, O, D: tl.constexpr, BM: tl.constexpr):
+    expert = tl.load(E + tl.program_id(0)).to(tl.int64)
+    rows, cols = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    sums, weights = tl.zeros((BM, D), tl.float32), W + expert * D * D
+    for k in range(0, D, 16):
+        inner = k + tl.arange(0, 16)
+        sums += tl.dot(tl.load(X + rows[:, None] * D + inner[None, :]), tl.load(weights + inner[:, None] * D + cols[None, :]))
+    tl.store(O + rows[:, None] * D + cols[None, :], sums.to(tl.float16))
+
+@triton.jit
+def split(Q, K, V, O, scale, N, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr):
+    rows, dims = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D)
+    keys = tl.program_id(1) * BN + tl.arange(0, BN)
+    s = tl.dot(tl.load(Q + rows[:, None] * D + dims[None, :]), tl.load(K + keys[None, :] * D + dims[:, None])) * scale
+    o = tl.dot(tl.exp(s).to(tl.float16), tl.load(V + keys[:, None] * D + dims[None, :]))
+    tl.atomic_add(O + rows[:, None] * D + dims[None, :], o)
+"""
+
+
+@pytest.fixture
+def explain(iosim, tmp_path):
+    """(the answer as JSON, the notes) of a kernel's launch."""
+    (tmp_path / "kernels.py").write_text(KERNELS)
+
+    def run(kernel, grid, *options):
+        line = ["explain", tmp_path / "kernels.py", "--kernel", kernel, "--grid", grid, "--json", *options]
+        found = iosim(*line)
+        return (json.loads(found.stdout) if found.stdout else None), found.stderr
+
+    return run
+
+
+EMBED = (
+    "--no-resources",
+    "--arg",
+    "W=fp32[1000,60]",
+    "--arg",
+    "O=fp32[100,60]",
+    "--arg",
+    "D=60",
+    "--const",
+    "BLOCK=64",
+)
+
+
+def test_an_embedding_reads_so_many_words_wherever_they_are(explain, tmp_path):
+    answer, told = explain("embed", "100", *EMBED, "--arg", "IDS=int64[100]", "--const", "GUARD=False")
+    words = answer["tensors"]["W"]
+    assert (words["reads"], words["read_bytes"], words["masked_lanes"]) == (6000, 24000, 400)
+    assert [words[key] for key in ("distinct_reads", "times_read", "read_sector_bytes")] == [None] * 3
+    assert "W: the addresses of 6,000 words of its reads follow from data" in told and "--arg IDS=FILE.npy" in told
+    np.save(tmp_path / "ids.npy", np.arange(100) % 7)
+    answer, told = explain("embed", "100", *EMBED, "--arg", f"IDS={tmp_path / 'ids.npy'}", "--const", "GUARD=False")
+    assert answer["tensors"]["W"]["reads"] == 6000 and answer["tensors"]["W"]["distinct_reads"] == 7 * 60 and not told
+
+
+def test_a_mask_that_is_data_is_refused(explain):
+    answer, told = explain("embed", "100", *EMBED, "--arg", "IDS=int64[100]", "--const", "GUARD=True")
+    assert answer is None and "what is loaded from IDS decides an address, a mask or a loop" in told
+
+
+def test_a_codebook_of_floating_point_numbers(explain):
+    options = ("--no-resources", "--arg", "n=1000", "--const", "BLOCK=128")
+    answer, told = explain(
+        "codebook", "8", *options, *(f"--arg={t}" for t in ("X=fp32[1000]", "C=fp32[256]", "O=fp32[1000]"))
+    )
+    assert answer["tensors"]["C"]["reads"] == 1000 and "FILE.npy" not in told
+
+
+def test_weights_of_experts_and_no_predicted_time(explain):
+    tensors = ("X=fp16[160,64]", "E=int32[10]", "W=fp16[8,64,64]", "O=fp16[160,64]")
+    answer, _ = explain("experts", "10", "--const", "D=64", "--const", "BM=16", *(f"--arg={t}" for t in tensors))
+    assert answer["tensors"]["W"]["reads"] == 10 * 64 * 64 and answer["tensors"]["W"]["distinct_reads"] is None
+    assert answer["fits"] and answer["predicted_seconds"] is None
+
+
+def test_requests_without_addresses_are_no_events(explain, tmp_path):
+    options = (*EMBED, "--arg", "IDS=int64[100]", "--const", "GUARD=False")
+    _, told = explain("embed", "100", *options, "--trace", tmp_path / "events.csv")
+    assert "what is loaded from IDS decides an address" in told
+
+
+def test_atomic_words_count_once_against_the_floor(explain):
+    """docs/floors-backward.md, section 12: reads, writes and adds together are at least the floor."""
+    N, D, BM, BN = 512, 64, 64, 64
+    tensors = [
+        *(f"--arg={t}=fp16[{N},{D}]" for t in "QKV"),
+        f"--arg=O=fp32[{N},{D}]",
+        "--arg=scale=1.0",
+        f"--arg=N={N}",
+    ]
+    consts = [f"--const={name}={value}" for name, value in {"D": D, "BM": BM, "BN": BN}.items()]
+    answer, _ = explain("split", f"{N // BM}, {N // BN}", *tensors, *consts, "--as", "attention", "--N", N, "--d", D,
+                        "--no-resources")  # fmt: skip
+    assert answer["atomics"] == N * D * N // BN
+    moved = answer["reads"] + answer["writes"] + answer["atomics"]
+    assert answer["floor"]["ratio"] == moved / answer["floor"]["words"] > 1
+    assert answer["nearest"]["schedule"] and (ROOT / "docs" / "floors-backward.md").exists()
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:3"])
+def test_the_floor_of_slow_memory_that_adds(mask):
+    """The right side of a form, less the pairs in form II, and never less than the compulsory words."""
+    from iosim import Attention
+    from iosim.counting.floors import floor, floor_with_adds
+    from iosim.masks import parse_mask
+
+    problem = Attention(256, 16, mask=parse_mask(mask))
+    for M in (40, 200, 1000, 4000):
+        found, least = floor(problem, f"{M}el"), floor(problem)
+        added = floor_with_adds(found, least)
+        right = found.words / found.instances - found.writes + found.written - found.pairs * (found.form == "II")
+        by_hand = found.words if found.form in ("compulsory", "simple") else max(right * found.instances, least.words)
+        assert added.words == by_hand and added.words <= found.words + found.instances * found.written
