@@ -99,11 +99,29 @@ def causal_blocks_floor(ranks: int, group: int, tokens: int, alpha: int, beta: i
 
 
 def causal_zigzag_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:
-    """Causal, zigzag: device r has chunks r and 2p - 1 - r of `tokens` tokens each.
+    """Causal, zigzag: device r has chunks r and 2p - 1 - r of `tokens` tokens each, each with `group` rows and a key.
 
-    The rows of the late chunks see all keys of the early ones, so this is P3 for them.
+    It is the least cost of sets that meet for the chunks that see each other: with late rows, or early keys, of some
+    devices that stay at home.
     """
-    return blocks_floor(ranks, group * tokens, tokens, alpha, beta)
+    if tokens < alpha and group * tokens < beta:
+        return 0
+    x, y = alpha * group * tokens, beta * tokens
+    at_home = range(1, ranks + 1) if ranks > 1 else ()
+    return min((zigzag_cost(ranks, many, *xy) for many in at_home for xy in ((x, y), (y, x))), default=0)
+
+
+def zigzag_cost(ranks: int, many: int, x: int, y: int) -> int:
+    """The least cost of zigzag sets if the late rows of `many` devices stay at home. A row costs x and a key y."""
+    left = max(0, ranks - 1 - many)
+    others = capped_sum(left, y, x) + capped_sum(left, x, y)
+    return y * many * (ranks - 1) + x * (ranks - many) + others + y * many * (many - 1) // 2
+
+
+def capped_sum(count: int, step: int, most: int) -> int:
+    """The sum of min(most, step k) over k from 1 to `count`."""
+    rising = min(count, most // step)
+    return step * rising * (rising + 1) // 2 + most * (count - rising)
 
 
 def causal_striped_floor(ranks: int, group: int, tokens: int, alpha: int, beta: int) -> int:

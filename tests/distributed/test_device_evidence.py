@@ -64,8 +64,8 @@ def test_what_the_page_says_of_them():
             rows = [row for row in KEPT if kind(row) == (search, what)]
             met = sum(row["ratio"] == "1.000" for row in rows)
             assert f"{len(rows)} instances, {met} met" in tested, (search, what)
-    contiguous = [row["ratio"] for row in KEPT if row["theorem"] == "causal blocks" and row["search"] == "program"]
-    assert set(contiguous) == {"1.000"} and "all contiguous ones" in tested
+    exact = [row for row in KEPT if row["theorem"] in ("causal blocks", "causal zigzag") and row["search"] == "program"]
+    assert {row["ratio"] for row in exact} == {"1.000"} and "all contiguous and all zigzag ones" in tested
     striped = [float(r["ratio"]) for r in KEPT if r["theorem"] == "causal striped" and r["search"] == "program"]
     assert f"{min(striped)} to {max(striped)} times below" in tested
 
@@ -110,19 +110,20 @@ def test_the_programs_again():
     assert len(kept) > 30
 
 
+PRICES = ((1, 1), (1, 2), (2, 1), (1, 3), (2, 3), (5, 2), (7, 1), (1, 9))
+
+
 @pytest.mark.needs("scipy")
-def test_sets_of_the_causal_layouts():
-    """Contiguous: the formula, for many prices. Zigzag with one query head a KV head: (2p - 3)(x + y) for p <= 5, as the
-    page says."""
+@pytest.mark.parametrize("p", [2, 3, 4, 5, 6])
+def test_sets_of_the_causal_layouts(p):
+    """The least cost of sets that meet is the floor, contiguous and zigzag, for many prices of rows and keys."""
     import device_programs
 
-    for p in (2, 3, 4, 5, 6):
-        for x, y in ((1, 1), (1, 2), (2, 1), (1, 3), (5, 2), (7, 1), (1, 9)):
-            least = device_programs.meeting([*range(p)], p, x, y, lambda r, s: r > s)
-            assert 1000 * least == theorems.causal_blocks_floor(p, 1, 1000, x, y)
-    for p in (2, 3, 4, 5):
-        homes = [min(c, 2 * p - 1 - c) for c in range(2 * p)]
-        assert device_programs.meeting(homes, p, 1, 1, lambda r, s: r > s) == (2 * p - 3) * 2
+    chunks = [min(c, 2 * p - 1 - c) for c in range(2 * p)]
+    for homes, floor in (([*range(p)], theorems.causal_blocks_floor), (chunks, theorems.causal_zigzag_floor)):
+        for x, y in PRICES:
+            least = device_programs.meeting(homes, p, x, y, lambda r, s: r > s)
+            assert 1000 * least == floor(p, 1, 1000, x, y), (homes, x, y)
 
 
 def test_a_floor_that_is_too_large_is_found():

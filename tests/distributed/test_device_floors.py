@@ -16,6 +16,7 @@ from iosim.distributed.theorems import (
     blocks_and_balance_floor,
     blocks_floor,
     causal_striped_floor,
+    causal_zigzag_floor,
     cheapest_meeting,
     decoding_floor,
     memory_floor,
@@ -93,8 +94,19 @@ def test_causal_blocks_with_one_head_a_group():
     p = Attention(8192, 64, mask=CAUSAL)
     found = floor_across(p, 8)
     assert (found.received_words, found.theorem) == (6 * 2 * 128 * 1024, "causal blocks")
-    assert floor_across(p, 8, layout="zigzag").received_words == 7 * 2 * 128 * 512
+    assert floor_across(p, 8, layout="zigzag").received_words == (2 * 8 - 3) * 2 * 128 * 512
     assert floor_across(p, 8, layout="striped").received_words == (2 * 1024 - 129) * 7 * 2 * 128 // 2
+
+
+@pytest.mark.parametrize("layout, least", [("blocks", lambda P: P - 1), ("zigzag", lambda P: 2 * (P - 1))])
+@pytest.mark.parametrize("P", [2, 3, 4, 8])
+def test_a_ring_that_sends_only_needed_keys_is_optimal_for_large_groups(layout, least, P):
+    for group in (least(P) - 1, least(P), least(P) + 5):
+        if group:
+            p = Attention(1024 * P, 128, heads=group, kv_heads=1, mask=CAUSAL)
+            share = {"blocks": Fraction(1, 2), "zigzag": Fraction(3, 4)}[layout]
+            found = floor_across(p, P, layout=layout).received_words
+            assert (found == share * ring(p, P)) == (group >= least(P))
 
 
 # ---------------------------------------------------------------- never above a schedule
@@ -323,6 +335,23 @@ def test_the_causal_set_lemma(P):
     for x, y in PRICES:
         found = causal_blocks_floor(P, 1, 10**3, x, y)  # a row of x words, a key of y, 1,000 tokens a block
         assert least_meeting(P, x, y, lambda r, s: r > s) * 10**3 == found
+
+
+@pytest.mark.parametrize("P", [2, 3])
+def test_the_zigzag_set_lemma(P):
+    """Late and early chunks, by trying all sets: late rows see all early keys, the rest as in the page's proof."""
+    homes = [min(c, 2 * P - 1 - c) for c in range(2 * P)]
+    for x, y in PRICES:
+        choices = [[m for m in range(1 << P) if m >> home & 1] for home in homes]
+        best = min(
+            x * sum(m.bit_count() - 1 for m in rows)
+            + sum(
+                min(y * (B.bit_count() - 1) for B in choices[s] if all(B & rows[r] for r in range(s + 1, 2 * P)))
+                for s in range(2 * P)
+            )
+            for rows in itertools.product(*choices)
+        )
+        assert causal_zigzag_floor(P, 1, 1000, x, y) == 1000 * best
 
 
 def test_the_causal_formula_is_the_least_over_its_cases():

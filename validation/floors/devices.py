@@ -55,10 +55,20 @@ def p4(p: int, rows: int, keys: int, width: int) -> int:
     return (isqrt(square - 1) + 1 - 2 * p * width * m) * (m >= width)
 
 
+def zigzag(p: int, x: int, y: int) -> int:
+    """x and y are the words of the rows and of the keys of a chunk."""
+    cases = []
+    for row, key in ((x, y), (y, x)):
+        for rho in range(1, p + 1):
+            rest = sum(min(row, key * k) + min(key, row * k) for k in range(1, p - rho))
+            cases.append(key * rho * (p - 1) + row * (p - rho) + rest + key * rho * (rho - 1) // 2)
+    return min(cases)
+
+
 def causal(layout: str, p: int, n: int, alpha: int, beta: int) -> int:
     """One query head a KV head, n tokens on each device."""
     if layout == "zigzag":
-        return p3(p, n // 2, n // 2, alpha, beta)
+        return zigzag(p, alpha * n // 2, beta * n // 2) * (n // 2 >= min(alpha, beta))
     if layout == "striped":
         c = min(alpha, beta)
         return max(0, ceil((n - Fraction(c + 1, 2)) * (p - 1) * min(p * alpha, p * beta, alpha + beta))) * (n >= c)
