@@ -117,3 +117,29 @@ def test_another_release_has_one_message(tmp_path, iosim, monkeypatch):
     answer = iosim("explain", "--script", script)
     assert answer.exit_code == 3 and "PyTorch 2.13, and this is 2.99.0" in answer.stderr
     assert "--inductor" in answer.stderr
+
+
+HEADS = """
+import torch
+from torch import nn
+
+HALF = {"device": "cuda", "dtype": torch.bfloat16}
+layer = nn.TransformerEncoderLayer(256, 4, 512, batch_first=True).to(**HALF)
+torch.compile(layer)(torch.randn(2, 128, 256, **HALF)).sum().backward()
+
+@torch.compile
+def counted(n):
+    return torch.arange(n, device="cuda").float().cumsum(0)
+
+assert counted(1024).is_cuda
+"""
+
+
+def test_attention_inside_of_other_functions_is_that_of_a_gpu(tmp_path, iosim):
+    """That of a CPU, with dropout, would be two products and a softmax. A graph may have no input."""
+    script = tmp_path / "heads.py"
+    script.write_text(HEADS)
+    answer = iosim("explain", "--script", script, "--no-resources")
+    assert answer.exit_code == 0, answer.stderr
+    assert "flash_attention 2x4x128x64" in answer.stdout and "flash_attention_backward 2x4x128x64" in answer.stdout
+    assert "bmm" not in answer.stdout and "1_inference: 1 Triton kernel" in answer.stdout

@@ -139,7 +139,8 @@ class Compiler:
         from torch._inductor.compile_fx import compile_fx
 
         rewrite(graph)
-        return compile_fx(graph, inputs, inner_compile=self.keep)
+        with forms_in_place():
+            return compile_fx(graph, inputs, inner_compile=self.keep)
 
     def keep(self, graph, inputs, **options):  # type: ignore[no-untyped-def]
         """Keep Inductor's code of a graph. The graph itself is returned as what runs."""
@@ -168,6 +169,8 @@ def first_line(error: Exception) -> str:
         return str(getattr(error, "found", error))
     if isinstance(inner, Exception):
         return first_line(inner)
+    if "not linked with support for cuda" in str(error):
+        return "PyTorch asks for the GPU itself, which is not there"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
@@ -222,6 +225,20 @@ def forms_of_gpu():  # type: ignore[no-untyped-def]
     }
 
 
+@contextmanager
+def forms_in_place() -> Iterator[None]:
+    """A context in which functions that call others, as multi_head_attention_forward does, call those of a GPU."""
+    from unittest import mock
+
+    from torch.nn import functional as F
+
+    with ExitStack() as stack:
+        forms = forms_of_gpu()
+        for name in ("scaled_dot_product_attention", "rms_norm", "dropout"):
+            stack.enter_context(mock.patch.object(F, name, forms[getattr(F, name)]))
+        yield
+
+
 def code_of(graph, inputs, options) -> str:  # type: ignore[no-untyped-def]
     """The code that Inductor writes for a graph on a GPU."""
     from unittest import mock
@@ -255,7 +272,8 @@ def on_gpu(graph, inputs):  # type: ignore[no-untyped-def]
     from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._pytree import tree_map
 
-    mode = next(each.fake_mode for each in inputs if isinstance(each, FakeTensor))
+    known = [*inputs, *(node.meta.get("val") for node in graph.graph.nodes)]
+    mode = next(each.fake_mode for each in known if isinstance(each, FakeTensor))
     gpu = torch.device("cuda", 0)
 
     def move(value):  # type: ignore[no-untyped-def]
@@ -365,16 +383,15 @@ def pretended_gpu() -> Iterator[None]:
 
 @contextmanager
 def without_guards() -> Iterator[None]:
-    """A context in which `~x` and `x[i]` are operators. Python's own forms ask a build with CUDA for its GPU."""
+    """A context in which `~x`, `x[i]`, copies and `contiguous` are operators. Python's own forms of them ask a build
+    with CUDA for its GPU."""
     from unittest import mock
 
     import torch
 
-    aten, own = torch.ops.aten, torch.Tensor.__getitem__
+    aten = torch.ops.aten
 
     def item(tensor, index):  # type: ignore[no-untyped-def]
-        if tensor.device.type != "cuda":
-            return own(tensor, index)
         parts, axis, places = index if isinstance(index, tuple) else (index,), 0, {}
         for number, part in enumerate(parts):
             if part is None:
@@ -391,10 +408,24 @@ def without_guards() -> Iterator[None]:
                 tensor = aten.select.int(tensor, axis, part)
         return aten.index.Tensor(tensor, [places.get(k) for k in range(max(places) + 1)]) if places else tensor
 
-    with (
-        mock.patch.object(torch.Tensor, "__getitem__", item),
-        mock.patch.object(torch.Tensor, "__invert__", lambda tensor: torch.bitwise_not(tensor)),
-    ):
+    def contiguous(tensor, memory_format=torch.contiguous_format):  # type: ignore[no-untyped-def]
+        same = tensor.is_contiguous(memory_format=memory_format)
+        return tensor if same else aten.clone.default(tensor, memory_format=memory_format)
+
+    def on_gpu_only(form, own):  # type: ignore[no-untyped-def]
+        def call(tensor, *values, **named):  # type: ignore[no-untyped-def]
+            return (form if tensor.device.type == "cuda" else own)(tensor, *values, **named)
+
+        return call
+
+    forms = {
+        "__getitem__": item, "contiguous": contiguous, "__invert__": aten.bitwise_not.default,
+        "copy_": lambda tensor, source, non_blocking=False: aten.copy_.default(tensor, source),
+    }  # fmt: skip
+    with ExitStack() as stack:
+        for name, form in forms.items():
+            whole = on_gpu_only(form, getattr(torch.Tensor, name))
+            stack.enter_context(mock.patch.object(torch.Tensor, name, whole))
         yield
 
 

@@ -29,10 +29,12 @@ class InductorKernel:
     grids: tuple[object, ...]
     types: Mapping[str, str]
     """{parameter: type}, as `*bf16` or `i32`."""
+    extra: tuple[str, ...] = ()
+    """Names of arguments that come after the parameters and give the grid, as those of FlexAttention's kernels do."""
 
     def launches(self, call: Call) -> Iterator[tuple[KernelLaunch, Configuration]]:
         """The launch of a call under each configuration."""
-        names = [name for name in self.kernel.parameters if name not in self.kernel.constants]
+        names = [name for name in self.kernel.parameters if name not in self.kernel.constants] + [*self.extra]
         if len(names) != len(call.arguments):
             raise InputError(call.name, f"{len(call.arguments)} arguments", f"{len(names)}: {', '.join(names)}")
         given = {
@@ -41,7 +43,8 @@ class InductorKernel:
         for chosen, grid in zip(self.configurations, self.grids, strict=True):
             constants = {name: value for name, value in chosen.constants.items() if name in self.kernel.parameters}
             sizes = grid.eval_slow({**given, **chosen.constants})  # type: ignore[attr-defined]
-            launch = KernelLaunch(self.kernel, sizes, {**given, **constants}, chosen.num_warps, chosen.num_stages)
+            own = {name: value for name, value in given.items() if name not in self.extra}
+            launch = KernelLaunch(self.kernel, sizes, {**own, **constants}, chosen.num_warps, chosen.num_stages)
             yield launch, Configuration()
 
 
@@ -80,7 +83,8 @@ def kernel_of_source(name: str, source: str, folder: Path, capability: int) -> I
         tuner = getattr(module_of(name, path), name)
     configurations = tuple(Configuration(dict(c.kwargs), c.num_warps, c.num_stages) for c in tuner.configs)
     grids = tuple(GridExpr.from_meta(tuner.inductor_meta, config) for config in tuner.configs)
-    return InductorKernel(Kernel(tuner.fn), configurations, grids, dict(tuner.triton_meta["signature"]))
+    extra = tuple(tuner.inductor_meta.get("extra_launcher_args", ()))
+    return InductorKernel(Kernel(tuner.fn), configurations, grids, dict(tuner.triton_meta["signature"]), extra)
 
 
 def module_of(name: str, path: Path) -> ModuleType:
