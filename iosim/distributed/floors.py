@@ -166,7 +166,7 @@ def candidates(asked: Asked, found: list[Pass], balanced: bool, memory: int | No
         yield from by_layout(asked, one)
         if one.pi is not None and asked.seen.pairs:
             yield from by_work(asked, one, one.pi, balanced, memory)
-        if balanced and one.name == "forward" and asked.dense and asked.layout in CAUSAL:
+        if balanced and one.name == "forward" and (asked.dense or asked.causal) and asked.layout in CAUSAL:
             yield from by_both(asked, one)
 
 
@@ -235,10 +235,13 @@ def by_work(asked: Asked, one: Pass, pi: int, balanced: bool, memory: int | None
 
 
 def by_both(asked: Asked, one: Pass) -> Iterator[Found]:
-    """P4: a dense forward pass in blocks whose work is balanced."""
-    problem, p, problems = asked.problem, asked.ranks, asked.problems
-    rows, keys = asked.group * problem.N // p, problem.Nk // p
+    """P4: a dense or causal forward pass in blocks whose work is balanced."""
+    problem, p, seen = asked.problem, asked.ranks, asked.seen
+    tokens, rows, keys = problem.N // p, asked.group * problem.N // p, problem.Nk // p
+    own = rows * keys if asked.dense else asked.group * tokens * (tokens + 1) // 2
+    share = Fraction(seen.pairs + seen.any_rows - seen.rows, p) - (seen.any_rows - seen.rows)
     if one.alpha == one.beta and problem.dv <= problem.d:
-        words = blocks_and_balance_floor(p, problems, rows, keys, one.alpha)
-        blocks = f"both lie in {p:,} equal parts of {rows:,} and {keys:,} with one at least {one.alpha:,}"
-        yield Found(words, "P4", f"all rows see all keys, {blocks}, and each device does 1/{p:,} of the work")
+        words = blocks_and_balance_floor(p, asked.problems * (share - own), max(rows, keys), one.alpha)
+        mask = "all rows see all keys" if asked.dense else "the mask is causal"
+        blocks = f"rows and keys lie in {p:,} equal parts of {rows:,} and {keys:,} with one at least {one.alpha:,}"
+        yield Found(words, "P4", f"{mask}, {blocks}, and each device does 1/{p:,} of the work")

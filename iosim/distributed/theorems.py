@@ -63,16 +63,15 @@ def blocks_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int
     return cheapest_meeting(ranks, alpha * rows, beta * keys)
 
 
-def blocks_and_balance_floor(ranks: int, problems: int, rows: int, keys: int, width: int) -> int:
-    """P4: P3's layout, dense, forward, and each device does exactly 1/p of the work of all problems together.
+def blocks_and_balance_floor(ranks: int, missing: Fraction | int, most: int, width: int) -> int:
+    """P4: P3's layout, forward, any mask, and each device does exactly 1/p of the work of all problems together.
 
-    `width` is alpha = beta = d + dv, with dv <= d. A device has `rows` rows and `keys` keys of each problem.
+    `missing` is the least share of a device, in pairs, less the pairs of its own rows with its own keys. `most` is the
+    larger of its rows and its keys of one problem. `width` is alpha = beta = d + dv, with dv <= d.
     """
-    most = max(rows, keys)
-    if most < width:
+    if most < width or missing <= 0:
         return 0
-    more = problems * (ranks - 1) * rows * keys + most**2
-    return max(0, root_above((2 * ranks * width) ** 2 * more) - 2 * ranks * width * most)
+    return max(0, root_above((2 * ranks * width) ** 2 * (missing + most**2)) - 2 * ranks * width * most)
 
 
 def decoding_floor(ranks: int, rows: int, keys: int, alpha: int, beta: int) -> int:

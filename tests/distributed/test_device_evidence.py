@@ -36,7 +36,8 @@ def of_iosim(row):
         which
     ]
     if row["theorem"] == "P4":
-        return theorems.blocks_and_balance_floor(p, 1, N // p, Nk // p, d + dv)
+        rows, keys = N // p, Nk // p
+        return theorems.blocks_and_balance_floor(p, (p - 1) * rows * keys, max(rows, keys), d + dv)
     if mask == "causal":
         return CAUSAL[row["theorem"]](p, 1, N // p, *words)
     return theorems.blocks_floor(p, N // p, Nk // p, *words)

@@ -119,14 +119,39 @@ def test_no_schedule_is_below_a_floor():
         P = r.choice([2, 3, 4, 6, 8, 9, 16])
         what = r.choice([{}, {"backward": True}, {"step": True}])
         p = some_problem(r, P, causal=r.random() < 0.3, **({"dv": r.randint(1, 20)} if r.random() < 0.5 else {}))
-        balanced = r.random() < 0.5
-        found = floor_across(p, P, layout=r.choice(FIXED), balanced=balanced and p.mask is not CAUSAL, **what)
+        balanced, layout = r.random() < 0.5, r.choice(FIXED)
+        if p.mask is CAUSAL and layout != "zigzag":
+            balanced = False  # the work of these rings is not
+        found = floor_across(p, P, layout=layout, balanced=balanced, **what)
         words = {"ring": ring(p, P, **what), "pass Q": pass_q(p, P, **what)}
         if not balanced or p.batch * p.kv_heads % P == 0:
             words["Ulysses"] = ulysses(p, P, **what)
         assert found.received_words <= min(words.values()), (p, P, what, found)
         theorems.add(found.theorem)
-    assert theorems >= {"P3", "P3s", "causal blocks", "causal zigzag", "causal striped"}
+    assert theorems >= {"P3", "P3s", "P4", "causal blocks", "causal zigzag", "causal striped"}
+
+
+@pytest.mark.parametrize("layout", FIXED)
+def test_pairs_of_own_rows_and_own_keys(layout):
+    """In each layout a device has n (n + 1) / 2 of them for each head, and the share that it misses follows."""
+    from iosim.distributed.across import Across
+
+    p, P = Attention(48, 4, heads=2, kv_heads=1, mask=CAUSAL), 4
+    hops = Across(p, P, layout=layout).hops
+    assert {hops.visible(r, r).sum() for r in range(P)} == {12 * 13 // 2}
+
+
+def test_balance_under_a_causal_mask():
+    """Zigzag, 64 GPUs, a million tokens: P4 by hand, and above the floors of balance or of blocks alone."""
+    p, n = Attention(2**20, 128, heads=32, kv_heads=8, mask=CAUSAL), 2**14
+    found = floor_across(p, 64, layout="zigzag", balanced=True)
+    missing = 32 * (Fraction(2**20 * (2**20 + 1), 128) - Fraction(n * (n + 1), 2)) - 8 * 4
+    X = Fraction(found.received_words, 64 * 256)
+    assert found.theorem == "P4" and 4 * n * X + X**2 / 4 >= missing
+    less = Fraction(found.received_words - 1, 64 * 256)
+    assert 4 * n * less + less**2 / 4 < missing
+    for other in ({"layout": "zigzag"}, {"layout": "free", "balanced": True}):
+        assert floor_across(p, 64, **other).received_words < found.received_words
 
 
 def test_no_mesh_is_below_p1_or_p2():
@@ -194,7 +219,8 @@ def test_p4_is_the_least_whole_number():
     r = random.Random(11)
     for _ in range(2000):
         P, K, rows, keys, width = (r.randint(1, n) for n in (64, 64, 900, 900, 300))
-        found, most = blocks_and_balance_floor(P, K, rows, keys, width), max(rows, keys)
+        most = max(rows, keys)
+        found = blocks_and_balance_floor(P, K * (P - 1) * rows * keys, most, width)
         if most < width:
             assert found == 0
             continue
