@@ -171,7 +171,9 @@ def check_names(names: Iterable[str], where: str) -> None:
     for column, name in enumerate(given, 1):
         if name not in FIELDS or given.count(name) > 1:
             found = name if name not in FIELDS else f"{name} twice"
-            raise InputError(f"{where}, column {column}", found, ", ".join(FIELDS), suggestion(name, FIELDS))
+            of_trace = name in ("timestamp", "input_length", "output_length")
+            hint = "--trace FILE.jsonl replays a trace" if of_trace else suggestion(name, FIELDS)
+            raise InputError(f"{where}, column {column}", found, ", ".join(FIELDS), hint)
     for name in FIELDS[:2]:
         if name not in given:
             raise InputError(where, ", ".join(given) or "nothing", f"the columns new and cached; {name} is missing")

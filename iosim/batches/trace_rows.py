@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..tables import Row
     from .shapes import Whole
 
-EACH = ("repeat", "pack", "split", "paged", "paged-split", "FA3")
+EACH = ("repeat", "pack", "split", "paged", "paged-tiles", "paged-split", "FA3")
 """Ways that treat every request by itself, whatever else is in its step."""
 CHUNK_STEPS = 4096
 PART_STEPS = 2**16

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE
+from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..schedules import SCHEDULES
 from ..schedules.decode import PAGE_SIZE, SPLITS
 from . import rules
 from .cascade import LEVEL, MERGE, SOURCE, levels_of
 from .launches import Launch, part_in_pages, part_of_keys, rows
+from .paged_tiles import KEY_TILES
 from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
@@ -100,6 +102,16 @@ def no_prefix(batch: Batch) -> str:
     return no_heads(batch)
 
 
+def no_key_tiles(batch: Batch) -> str:
+    """Why pages are not walked in key tiles."""
+    if batch.mask is DENSE:
+        return "no mask hides a tile, so paged moves the same"
+    page, Bc = batch.problem[PAGE_SIZE], batch.tiles.rows_k if isinstance(batch.tiles, Tiling) else batch.multiple
+    if page % Bc and Bc % page:
+        return f"its key tiles have {Bc} keys, neither a part of a page of {page} nor whole pages"
+    return no_heads(batch)
+
+
 FEW = 16  # new tokens of a request whose draft may be verified token by token
 
 WAYS = (
@@ -122,6 +134,13 @@ WAYS = (
         "one launch over pages of --page-size keys",
         lambda b: [Launch(SCHEDULES["paged"], b.shapes, b.group > 1)],
         fails=no_heads,
+    ),
+    Way(
+        "paged-tiles",
+        "pages in whole key tiles, of which those that the mask hides are left out",
+        lambda b: [Launch(KEY_TILES, b.shapes, b.group > 1)],
+        KEY_TILES.source,
+        no_key_tiles,
     ),
     Way(
         "paged-split",

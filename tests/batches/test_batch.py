@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from paths import DOCS
 
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
 from iosim.batches.moved import LENGTHS_BYTES
+from iosim.batches.paged_tiles import KEY_TILES
 from iosim.batches.ways import BY_NAME
+from iosim.core.folded import Folded
 from iosim.core.machine import Machine
 from iosim.core.numeric import Numeric
 from iosim.core.problem import DENSE, Attention, narrowed
@@ -97,6 +100,42 @@ def problem_of(way, new, tokens, packs=True):
         return p
     mask = grouped(p.mask, 2) if skips else DENSE
     return narrowed(p, N=2 * new, heads=2, mask=mask)
+
+
+def test_pages_in_key_tiles_are_what_formulas_and_walks_say():
+    """Key tiles that the mask hides are left out, and each of the others reads an entry for each of its pages."""
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        page = int(rng.choice([2, 4, 8]))
+        tiling = Tiling(int(rng.integers(1, 12)), int(rng.choice([1, 2, page, 2 * page, 4 * page])))
+        if page % tiling.rows_k and tiling.rows_k % page:
+            continue
+        N, more = (int(rng.integers(1, top)) for top in (20, 40))
+        mask = parse_mask(str(rng.choice(["causal", "window:5", "dense"])))
+        p = Attention(N, 3, N + more, dv=2, page_size=page, mask=mask)
+        walked, folded = Traffic(), Traffic()
+        Machine(p, walked).run(KEY_TILES, tiling)
+        Folded(p, folded).run(KEY_TILES, tiling)
+        by_hand = KEY_TILES.exact_traffic(p.tiled(tiling), tiling)
+        assert walked.tensors == {name: tuple(map(int, words)) for name, words in folded.tensors.items()} == by_hand
+
+
+def test_pages_in_key_tiles_are_paged_without_hidden_tiles():
+    fields = {**SMALL, "tiles": "6x8"}
+    found = iosim.batch("9:40, 5:33", **fields)
+    assert found["paged-tiles"].total < found["paged"].total
+    kept = {name: words for name, words in found["paged-tiles"].tensors.items() if name != "table"}
+    assert kept == found["pack"].tensors
+    p = Attention(7, 8, 50, page_size=4)
+    rng, traffic = np.random.default_rng(3), Traffic()
+    hbm = {name: rng.normal(size=(n, 8)) for name, n in (("Q", 7), ("K", 50), ("V", 50))} | {"table": np.arange(13)}
+    machine = Numeric(p, hbm, traffic).run(KEY_TILES, Tiling(3, 8))
+    assert np.allclose(machine.array("O"), attention(hbm["Q"], hbm["K"], hbm["V"], None), rtol=1e-12, atol=1e-12)
+    assert traffic.tensors["table"] == (3 * 13, 0)
+    with pytest.raises(InputError, match="a part of a page of 4"):
+        iosim.batch("9:40", **{**SMALL, "tiles": "6x6"}, ways="paged-tiles")
+    best = iosim.batch("9:40", **{**SMALL, "tiles": "best"}, M=2000, ways="paged-tiles").ways[0]
+    assert best.tiles.endswith("x1") and best.fits
 
 
 SCHEDULE_OF = {
@@ -244,6 +283,8 @@ def test_what_an_h200_loaded(requests, read_bytes, blocks):
     (found,) = run("batch", "--requests", requests, *way)["ways"]
     assert (found["grid_blocks"], found["lengths_bytes"]) == (blocks, LENGTHS_BYTES * blocks)
     assert found["read_bytes"] + found["lengths_bytes"] == read_bytes
+    cells = f"| {requests} | {read_bytes:,} | {found['read_bytes']:,} | {blocks:,} x 512 |"
+    assert cells in (DOCS / "batch.md").read_text()
 
 
 def test_single_tokens_that_pack_read_a_quarter():
