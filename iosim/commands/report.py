@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from ..counting.given import Asked
-from ..errors import InputError, MissingError
+from ..errors import InputError
 from ..files import form_of, passes_through
 from .command import Need, named_command
 from .options import (
@@ -24,10 +23,7 @@ from .options import (
     variant_options,
 )
 
-if TYPE_CHECKING:
-    pass
-
-WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "trace")))
+WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "tiles", "trace")))
 trace_option = text_option(
     "--trace",
     "Show a file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet) in place of schedules: at most 4000 "
@@ -49,8 +45,6 @@ def page_text(asked: Asked, trace: str | None) -> str:
     from .answer import say
 
     choice, under = asked.choice, asked.under
-    if asked.memory is None:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware")
     found = count(**choice._asdict(), **asked.fields)
     axes = {name: value for name, value in under.options.items() if value not in (None, False)}
     chart = traffic_chart(axes, choice.schedules, choice.tiles, under.multiple, found.M_bytes)
@@ -92,16 +86,16 @@ def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None)
 
 
 def open_page(text: str, path: str | None) -> None:
-    """Write a page to a file, or to a temporary one, print the file's name, and open it in a browser. Raises
-    MissingError if there is no browser."""
+    """Write a page to a file, or to a temporary one, print the file's name, and open it in a browser. A note says so
+    if there is none."""
     import webbrowser
     from pathlib import Path
     from tempfile import mkdtemp
 
-    from .answer import emit
+    from .answer import emit, say
 
     page = Path(mkdtemp(prefix="iosim-")) / "report.html" if path is None else Path(path).resolve()
     emit(text, str(page))
     click.echo(page)
     if not webbrowser.open(page.as_uri()):
-        raise MissingError(f"no browser was found; open {page} with one, or name one in the variable BROWSER")
+        say(["no browser was found: open this file with one, or name one in the variable BROWSER"])

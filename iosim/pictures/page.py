@@ -5,8 +5,10 @@ It has styles for light and dark screens and for paper.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from html import escape
+from itertools import pairwise
 
 from ..core.problem import DENSE, skips_tiles
 from ..core.tiling import Rule, Tiling
@@ -27,7 +29,7 @@ from ..tables import Rows
 from ..units import binary, format_bytes
 from . import player
 from .chart import Chart, size
-from .chart_svg import WIDTH, chart_svg
+from .chart_svg import WIDTH, chart_svg, looks
 from .colours import ink_on, tensor_colours
 from .footprint import fullest
 from .mask import tile_map, tiles_svg
@@ -51,8 +53,16 @@ p, ul { max-width: 46rem; margin: .3rem 0 .7rem; } ul { padding-left: 1.2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
 th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
-@media (max-width: 45rem) { .wide > svg { min-width: 38rem; } }
 svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
+.legend { display: none; list-style: none; padding: 0; font-size: .85rem; }
+.legend span { display: inline-block; width: 1.4rem; height: .25rem; margin: 0 .5rem .2rem 0; vertical-align: middle; }
+@media (max-width: 45rem) { .wide > svg { min-width: 38rem; } .legend { display: block; } }
+@media (min-width: 64rem) {
+       section { display: grid; grid-template-columns: 17rem minmax(0, 1fr); gap: 0 2rem; margin: 2rem 0; }
+       section > h2, section > p { grid-column: 1; margin-top: 0; }
+       section > div, section > details { grid-column: 2; grid-row: 1 / span 3; min-width: 0; }
+       .answer, .answer + p { max-width: none; } .wide > svg { max-width: none !important; }
+       main > ul { columns: 2; max-width: none; column-gap: 2rem; } }
 .grid { stroke: var(--rule); } .mark { stroke: var(--muted); }
 .part { stroke: var(--paper); stroke-width: 1; } .empty { fill: var(--empty); } .tile { fill: var(--tile); }
 """
@@ -108,11 +118,11 @@ def page(
     """
     ran = tilings(found)
     p = found.problem
-    heading = f"Attention, N = {p.N}, d = {p.d}, M = {size(found.M_bytes or 0)}"
+    heading = f"Attention, N = {p.N}, d = {p.d}" + (f", M = {size(found.M_bytes)}" if found.M_bytes else "")
     about = ", ".join(header(p, found.M_bytes).strip().split("\n"))
-    mark = float(found.M_bytes or 0), f"M = {size(found.M_bytes or 0)}"
+    mark = (float(found.M_bytes), f"M = {size(found.M_bytes)}") if found.M_bytes else None
     sections = [
-        section("Traffic against M", chart_svg(chart, mark), OF_TRAFFIC),
+        section("Traffic against M", chart_svg(chart, mark), OF_TRAFFIC, legend_of(chart)),
         player.player_html(found),
         section("Words moved", counts_table(found), OF_WORDS),
         folded("What is proven", bounds_html(found.bounds), OF_BOUNDS),
@@ -124,13 +134,19 @@ def page(
         sections.append(mask_section(found, ran))
     sections.append(folded("Words by tensor and step", rows_table(found.details().grid().rows), ""))
     sections.append(folded("How it is counted", CONVENTIONS, ""))
-    command = escape(" ".join(["iosim", *argv]))
+    command = escape(" ".join(["iosim", *without_paths(argv)]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     said = f"<p class=answer>{escape(found.answer)}</p>"
     if all(find(r.schedule).family == "attention" for r in found.results):
         said += f"<p>{escape(in_words(found))}</p>{LETTERS}"
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     return document(heading, body)
+
+
+def without_paths(argv: list[str]) -> list[str]:
+    """The words of a command line without where the page goes, and with files by their names alone."""
+    kept = [word for before, word in pairwise(["", *argv]) if not {before, word.partition("=")[0]} & {"-o", "--open"}]
+    return [re.sub(r"[^\s:=]*/", "", word) for word in kept]
 
 
 def document(title: str, body: str) -> str:
@@ -150,10 +166,21 @@ def in_words(found: Report) -> str:
     return f"{best.schedule} moves {best.total:,} words.{floor}"
 
 
-def section(title: str, content: str, words: str) -> str:
-    """A section of the page: its title, `words` in small print (HTML), then its content (HTML)."""
+def section(title: str, content: str, words: str, below: str = "") -> str:
+    """A section of the page: its title, `words` in small print (HTML), then its content (HTML), and what is `below` it
+    and never wider than the screen (HTML)."""
     text = f'<p class="small">{words}</p>' if words else ""
-    return f"\n<section><h2>{escape(title)}</h2>{text}{scrolling(title, content)}</section>"
+    return f"\n<section><h2>{escape(title)}</h2>{text}<div>{scrolling(title, content)}{below}</div></section>"
+
+
+def legend_of(chart: Chart) -> str:
+    """The names of a chart's lines, in their colours. Narrow screens show it, where labels at the ends are out of
+    sight."""
+    found = [
+        f'<li><span style="background:{look.colour};opacity:{look.tint:g}"></span>{escape(name)}</li>'
+        for name, look in looks(chart.lines).items()
+    ]
+    return f'<ul class="legend">{"".join(found)}</ul>'
 
 
 def folded(title: str, content: str, words: str) -> str:
@@ -169,7 +196,7 @@ def scrolling(title: str, content: str) -> str:
 
 
 def rows_table(rows: Rows) -> str:
-    """Rows as an HTML table. Numbers are flush right, with spaces between thousands."""
+    """Rows as an HTML table. Numbers are flush right."""
     if not rows:
         return "<p>(no rows)</p>"
     head = "".join(f"<th{' class=n' if is_number(rows, name) else ''}>{escape(name)}</th>" for name in rows[0])
@@ -187,7 +214,7 @@ def html_cell(value: object) -> str:
     if isinstance(value, ByteCell):
         return f"<td class=n>{binary(int(value))}</td>"
     if isinstance(value, int) and not isinstance(value, bool):
-        return f"<td class=n>{value:,}</td>".replace(",", "\u202f")
+        return f"<td class=n>{value:,}</td>"
     text = "–" if value is None or value == "-" else str(value)
     style = " class=no" if text in ("NO", "nothing fits") else " class=n" if text[:1].isdigit() or text == "–" else ""
     return f"<td{style}>{escape(text)}</td>"
@@ -218,9 +245,9 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     for result, tiling in ran:
         parts = fullest(find(result.schedule), found.problem, tiling)
         tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
-        note = format_bytes(sum(part for _, part in parts)) + ("" if result.fits else ": does not fit")
+        note = format_bytes(sum(part for _, part in parts)) + (": does not fit" if result.fits is False else "")
         rows.append((f"{result.schedule} {result.tiling}{tiles}", parts, note))
-    limit = found.M_bytes or 0
+    limit = found.M_bytes or max((sum(part for _, part in parts) for _, parts, _ in rows), default=0)
     within = [row for row in rows if sum(part_bytes for _, part_bytes in row[1]) <= 4 * limit]
     beyond = [
         f"<p>{escape(name)}: {escape(note)}</p>" for name, parts, note in rows if (name, parts, note) not in within
@@ -228,7 +255,7 @@ def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
     table = rows_table(
         [{"schedule": name, "block": piece, "bytes": part} for name, parts, _ in rows for piece, part in parts]
     )
-    mark = limit, f"M = {size(limit)}"
+    mark = limit, f"M = {size(limit)}" if found.M_bytes else f"the most: {size(limit)}"
     drawn = bars_svg(within, mark, "SRAM at its fullest, by block", "B") if within else ""
     return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
 
@@ -268,7 +295,7 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
         y, x = 22 + k * height, float(left)
         found.append(label(left - 8, y + 15, name, "end"))
         for piece, part in parts:
-            tip, wide = f"<title>{escape(piece)}: {part} {unit}</title>", part * scale
+            tip, wide = f"<title>{escape(piece)}: {part:,} {unit}</title>", part * scale
             box = f'x="{x:.1f}" y="{y}" width="{wide:.1f}" height="22" fill="{palette[piece]}"'
             found.append(f'<rect class="part" {box}>{tip}</rect>')
             if wide > 9 * len(piece) + 4:
@@ -305,7 +332,7 @@ def roofline_section(found: Report, hardware: str | None, rule: Rule | None) -> 
     own = [row for row in seen.rows if row.schedule == best and row.launch == "all" and row.fits]
     lines = "".join(f"<p>{escape(line)}</p>" for row in own or winners(seen) for line in time_lines(seen, row))
     drawn = chart_svg(replace(sheet.charts[0], title=sheet.title))
-    return section(f"On a GPU: {chip.name}", lines + drawn, words)
+    return section(f"On a GPU: {chip.name}", lines + drawn, words, legend_of(sheet.charts[0]))
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:

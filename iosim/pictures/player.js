@@ -11,7 +11,7 @@
     if (parent) parent.append(found);
     return found;
   };
-  const grouped = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const grouped = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, ",");
   const [KIND, NAME, ROW, ROWS, COLUMN, COLUMNS, WORDS, INSIDE, LINES, TIMES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
   // ---- what a run has done after each event

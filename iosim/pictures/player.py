@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.watchers import Event
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
+MOST_TOKENS, MOST_TILES = 128, 16  # a side, of a question that is played as it is
 MOST_EVENTS, MOST_RIVALS = 4000, 2
 USUAL = ("standard-tiled", "flash2")
 STORED = ("Q", "K", "V", "S", "P", "O")
@@ -152,20 +153,36 @@ def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
 
 
 def plays(found: Report) -> tuple[Attention, list[Play]]:
-    """The small case of a report, and the runs of the winner and of two of its rivals, in the order of the report.
+    """The problem that is played, and the runs of the winner and of two of its rivals, in the order of the report.
 
-    The rivals are the usual ones if they were counted, else the first ones. A run that is too long to be watched is
-    left out.
+    The problem is that of the report if it is small enough to be watched, else a small case of it. The rivals are the
+    usual ones if they were counted, else the first ones. A run that is too long to be watched is left out.
     """
-    p = small_case(found.problem)
+    own = own_tilings(found) if is_watchable(found) else {}
+    p = found.problem if own else small_case(found.problem)
     asked = list(dict.fromkeys(result.schedule for result in found.results))
     names = [name for name in USUAL if name in asked] if set(USUAL) <= set(asked) else asked
-    rivals = islice((run for name in names if (run := short_play(find(name), p))), MOST_RIVALS)
+    rivals = islice((run for name in names if (run := short_play(find(name), p, own.get(name)))), MOST_RIVALS)
     runs = {run.name: run for run in rivals}
     best = winner(found)
-    if best and best not in runs and (run := short_play(find(best), p)):
+    if best and best not in runs and (run := short_play(find(best), p, own.get(best))):
         runs[best] = run
     return p, [runs[name] for name in asked if name in runs]
+
+
+def own_tilings(found: Report) -> dict[str, Tiling]:
+    """The tiles of each schedule of a report: those of its last result that fits, else of its last one."""
+    counted = [result for result in found.results if result.total is not None]
+    best = [result for result in counted if result.fits is not False]
+    return {result.schedule: counted_tiling(result) for result in (*counted, *best)}
+
+
+def is_watchable(found: Report) -> bool:
+    """Whether a report's problem is played as it is: one head, and few tokens and tiles a side."""
+    p = found.problem
+    tiled = [t for name, t in own_tilings(found).items() if "ideal" not in find(name).rules]
+    few = all(-(-p.N // t.rows_q) <= MOST_TILES and -(-p.Nk // t.rows_k) <= MOST_TILES for t in tiled)
+    return bool(tiled) and few and max(p.N, p.Nk) <= MOST_TOKENS and p.instances == 1 and not p.count_init
 
 
 def winner(found: Report) -> str | None:
@@ -173,10 +190,12 @@ def winner(found: Report) -> str | None:
     return next((found.results[k].schedule for k in winners(found.results)), None)
 
 
-def short_play(schedule: Schedule, p: Attention) -> Play | None:
-    """The run of a schedule with tiles of TILE rows; None if it is too long or if the schedule refuses the problem."""
+def short_play(schedule: Schedule, p: Attention, own: Tiling | None = None) -> Play | None:
+    """The run of a schedule with its `own` tiles, else with tiles of TILE rows; None if it is too long or if the
+    schedule refuses the problem."""
     p = schedule.about(p)
-    tiling = Tiling(1, 1) if "ideal" in schedule.rules else Tiling(min(TILE, p.packed.N), min(TILE, p.Nk))
+    small = Tiling(1, 1) if "ideal" in schedule.rules else Tiling(min(TILE, p.packed.N), min(TILE, p.Nk))
+    tiling = own or small
     with suppress(IosimError):
         if count_events(schedule, p.packed, tiling).total <= MOST_EVENTS:
             return play(schedule, p, tiling)
@@ -184,9 +203,12 @@ def short_play(schedule: Schedule, p: Attention) -> Play | None:
 
 
 def small_memory(found: Report, runs: Sequence[Play]) -> int:
-    """M of the small case in words: the largest need of the runs. If a run of the report does not fit, M is smaller in
+    """M of what is played in words. It is the question's M if the question is played as it is. Of a small case it is
+    the largest need of the runs. If a run of the report does not fit, M is smaller in
     the same ratio, so that the run overflows in the picture too. If nothing fits, every run overflows."""
     peak = max(run.peak_words for run in runs)
+    if is_watchable(found) or found.M_words is None:
+        return found.M_words or peak
     if winner(found) is None:
         needs = [r.smem_peak_bytes for r in found.results if r.smem_peak_bytes]
         least = min(needs, default=0) / (found.M_bytes or 1)
@@ -306,6 +328,9 @@ def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
 def compared(found: Report, p: Attention, M: int) -> str:
     """The sentences on the sizes of the example, with M in words, and on those of the question."""
     real, M_words = found.problem, found.M_words or 0
+    if p is real:
+        memory = f"M = {M:,} words" if found.M_words else f"no M: the bar is {M:,} words, the most that a run needs"
+        return f"This is the question itself: {sizes(p, '')} and {memory}."
     several = real.batch * real.heads > 1
     less = M_words > M and p.N * p.Nk * p.d < real.N * real.Nk * real.d
     heads = f"{p.heads} query heads that share K and V" if p.heads > 1 else "one head"
@@ -313,7 +338,8 @@ def compared(found: Report, p: Attention, M: int) -> str:
     of_question = sizes(real, f"batch {real.batch} x heads {real.heads}" if several else "")
     return (
         f"The example {'is smaller than' if less else 'differs from'} the question. It has {of_example} and M = {M:,} "
-        f"words. The question has {of_question} and M = {M_words:,} words ({binary(found.M_bytes or 0)})."
+        f"words. The question has {of_question}"
+        + (f" and M = {M_words:,} words ({binary(found.M_bytes)})." if found.M_bytes else ", without an M.")
     )
 
 
@@ -340,6 +366,8 @@ def scaled(found: Report, run: Play) -> str:
         return f" {run.name} does not fit in the question." if winner(found) else ""
     tiles = f" with tiles of {results[-1].Br}x{results[-1].Bc}" if results[-1].Br else ""
     moved = sum(map(sum, run.moved().values()))
+    if run.problem is found.problem.packed:
+        return f" {run.name} moves {moved:,} words."
     return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the question{tiles}."
 
 

@@ -1,9 +1,13 @@
 """The HTML page: well-formed, self-contained, and every number in it is one that was counted."""
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
+from paths import ROOT
 
 import iosim as package
 from iosim.counting.count import count
@@ -56,7 +60,7 @@ def page(iosim):
 
 
 def number(text):
-    return int(text.replace("\u202f", ""))
+    return int(text.replace(",", ""))
 
 
 def test_it_is_whole_and_needs_nothing(page):
@@ -227,3 +231,25 @@ def test_terms_of_the_answer_are_explained_before_the_first_chart(page, name):
     """A first reader needs the terms next to the answer that uses them."""
     text = page(*SIZES)[1]
     assert text.index("class=answer") < text.index(name) < text.index("<svg")
+
+
+def test_the_foot_has_the_question_and_no_path_of_this_machine(tmp_path):
+    mask = tmp_path / "mask.npy"
+    np.save(mask, np.tri(16, dtype=bool))
+    line = ["report", "--N", "16", "--d", "4", "--tiles", "4x4", "--mask", f"file:{mask}"]
+    text = page_of(line, tmp_path)
+    assert str(tmp_path) not in text.partition("<footer>")[2]
+    assert "<code>iosim report --N 16 --d 4 --tiles 4x4 --mask file:mask.npy</code>" in text
+
+
+def page_of(line, folder):
+    """The page of a command line that writes it into a folder."""
+    file = folder / "page.html"
+    subprocess.run([sys.executable, "-m", "iosim", *line, "-o", str(file)], cwd=ROOT, check=True)
+    return file.read_text()
+
+
+def test_narrow_screens_have_the_names_of_lines_below_a_chart(page):
+    parsed, text = page(*SIZES)
+    names = re.findall(r'<li><span style="background:#[0-9a-f]{6};opacity:[\d.]+"></span>([^<]+)</li>', text)
+    assert {"flash2", "floor"} <= {name.partition(",")[0] for name in names}
