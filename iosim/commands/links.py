@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..counting.given import Asked
-from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind
+from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind, one_of
 from ..units import parse_rate
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
@@ -38,6 +38,7 @@ def read_nodes(value: str | int, option: str) -> object:
     return machines_of(None, str(value))
 
 
+PASS = Kind(one_of("forward", "backward", "step"))
 RATE, SCHEMES, NODES = Kind(parse_rate), Kind(read_schemes, listed=True), Kind(read_nodes)
 link_options = options(
     text_option(
@@ -48,6 +49,14 @@ link_options = options(
         also=("gpus", "world-size", "world", "devices", "cp", "cp-size", "context-parallel-size", "num-gpus", "ngpus"),
     ),
     text_option("--nodes", "Nodes x GPUs of a node, as 4x8: the network is between nodes.", metavar="AxB", kind=NODES),
+    text_option(
+        "--pass",
+        "forward, backward, or step: both in one run, which keeps what it can.",
+        "forward",
+        "passes",
+        metavar="WHAT",
+        kind=PASS,
+    ),
     repeated_option(
         "--schedule",
         "schedules",
@@ -95,6 +104,7 @@ def command(
     link: str | None,
     network: str | None,
     memory: str | None,
+    passes: str,
     detail: bool,
     output: Output,
 ) -> None:
@@ -111,4 +121,5 @@ def command(
         "schedules": choice.schedules,
     }
     fields |= {"ranks": ranks, "nodes": nodes, "link": link, "network": network, "memory": memory, "detail": detail}
+    fields["passes"] = passes
     answer_all([(place.label, links(**place.fields, **fields, **asked.fields)) for place in asked.places], output)

@@ -252,13 +252,21 @@ class All:
     def visits(self, machine: Machine) -> Iterator[tuple[Size, Visit]]:
         """(how often, visit) of the rows and keys. They are a part of the mask if the GPUs have all keys, in order;
         else the schedule inside visits all of them."""
+        found = self.of_all()
+        if len(found) == 1:
+            yield from ((times, found[0]) for times, _ in machine.occurrences())
+        elif machine.folded:
+            yield from ((1, visit) for visit in found)
+        else:
+            yield 1, found[cast("Piece", self.rows).tile.start]
+
+    def of_all(self) -> list[Visit]:
+        """The visit of each GPU; a single one if all are the same."""
         t, rows, keys = self.t, size_of(self.rows), size_of(self.keys)
         if t.keys_apart > 1 or keys < t.problem.Nk or t.hops.strip is None:
-            yield from ((times, Visit(rows, keys, rows * keys, DENSE)) for times, _ in machine.occurrences())
-            return
+            return [Visit(rows, keys, rows * keys, DENSE)]
         low, high = t.hops.strip
-        for r in range(t.ranks) if machine.folded else [cast("Piece", self.rows).tile.start]:
-            yield 1, strip_visit(rows, keys, low + r * rows, high + r * rows)
+        return [strip_visit(rows, keys, low + r * rows, high + r * rows) for r in range(t.ranks)]
 
 
 @dataclass(frozen=True)
@@ -382,7 +390,40 @@ class Across:
         """Rows of the partial results: N for each of `parts` GPUs, one after the other."""
         return Piece(parts * self.problem.N, each, r, first)
 
+    def ring_part(self, r: Tile) -> Piece:
+        """The keys of a GPU's own group, in the partial sums that it makes: Nk keys for each member of a ring."""
+        each = self.nk * self.apart
+        Nk, u = self.problem.Nk, self.apart
+        return Piece(self.ring * Nk, each, r, lambda r: r // u * Nk + r // u * each)
+
+    def ring_part_of(self, r: Tile, j: Tile) -> Peer:
+        """The keys of member j of a ring, in the partial sums that a GPU makes."""
+        each, Nk, u = self.nk * self.apart, self.problem.Nk, self.apart
+        return Peer(self.ring * Nk, each, r, j, lambda r, j: r // u * Nk + j * each)
+
+    def ring_part_from(self, r: Tile, j: Tile) -> Peer:
+        """The keys of a GPU's own group, in the partial sums that member j makes."""
+        each, Nk, u = self.nk * self.apart, self.problem.Nk, self.apart
+        return Peer(self.ring * Nk, each, r, j, lambda r, j: j * Nk + r // u * each)
+
+    def key_copies(self, r: Tile) -> Piece:
+        """The keys of a column of a mesh, as the GPUs of each of its rows have them: Nk keys for each row."""
+        b = self.keys_apart
+        chunks = self.problem.Nk // self.nk
+        return Scattered(
+            self.rows_apart * self.problem.Nk,
+            self.nk * self.rows_apart,
+            r,
+            lambda r: r // b * chunks + r % b,
+            self.nk,
+            b,
+        )
+
     # ------------------------------------------------------------ parts of the heads
+
+    def slots(self, r: Tile) -> Piece:
+        """The KV heads of a GPU of a group where each GPU has its own copy of a head that several have."""
+        return Piece(self.apart * self.kv_heads, self.kv_heads, r, lambda r: r % self.apart * self.kv_heads)
 
     def my_heads(self, r: Tile) -> Piece:
         """The query heads of a GPU of a group."""
@@ -408,6 +449,15 @@ class Across:
         """The GPU in the row of a GPU and in column c of a mesh."""
         b = self.keys_apart
         return Peer(self.ranks, 1, r, c, lambda r, c: r // b * b + c)
+
+    def others_of_column(self, chip: Machine, r: Tile) -> Iterator[Tile]:
+        """A loop over the other GPUs of the column of a mesh, by their row."""
+        return self._others(chip, r, self.rows_apart, lambda r: r // self.keys_apart)
+
+    def in_column(self, r: Tile, c: Tile) -> Peer:
+        """The GPU in row c and in the column of a GPU of a mesh."""
+        b = self.keys_apart
+        return Peer(self.ranks, 1, r, c, lambda r, c: c * b + r % b)
 
     def later(self, r: Tile, by: int) -> Piece:
         """The GPU that comes `by` places after a GPU."""

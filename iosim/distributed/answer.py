@@ -14,13 +14,13 @@ from ..counting.conditions import conditions
 from ..counting.count import check_names
 from ..counting.given import memory as sram
 from ..counting.report import problem_row
-from ..errors import InputError
+from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
 from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
-from .counted import LinkResult, Machines, cost, counted, pairs_of
+from .counted import STATISTICS, LinkResult, Machines, cost, counted, pairs_of
 from .crossings import Crossing, crossings
-from .schedules import SCHEMES, Scheme, find_schemes, splits_of
+from .schedules import PASSES, Scheme, find_schemes, splits_of
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -60,6 +60,7 @@ class Links(Answer):
     pairs: list[Pair]
     detail: bool = False
     implied: tuple[str, ...] = ()
+    passes: str = "forward"
 
     def __getitem__(self, name: str) -> LinkResult:
         """The result of a scheme, by its name."""
@@ -81,9 +82,10 @@ class Links(Answer):
     def table(self) -> Table:
         m = self.machines
         cells = {**problem_row(self.problem), "ranks": m.ranks, "nodes": m.nodes, "M_bytes": m.M_bytes}
+        above = [*problem_columns(cells), Column("pass", "string").always(self.passes)]
         if self.detail:
-            return Table((*problem_columns(cells), *columns_of(Pair)), self.pairs)
-        return Table((*problem_columns(cells), *RESULT), self.results)
+            return Table((*above, *columns_of(Pair)), self.pairs)
+        return Table((*above, *RESULT), self.results)
 
     def pieces(self) -> Pieces:
         shown = [name for name in SHOWN if any(column_of(name).value(r) is not None for r in self.results)]
@@ -98,7 +100,8 @@ class Links(Answer):
         """The lines above the table: the problem, the GPUs and their rates."""
         m = self.machines
         first = header(self.problem, m.M_bytes).rstrip("\n")
-        gpus = numbered(m.ranks, "GPU") + (f", {m.nodes} nodes of {m.node}" if m.nodes > 1 else "")
+        what = {"forward": "", "backward": "backward pass, ", "step": "forward and backward pass, "}[self.passes]
+        gpus = what + numbered(m.ranks, "GPU") + (f", {m.nodes} nodes of {m.node}" if m.nodes > 1 else "")
         rates = [
             f"{name} {format_rate(rate)}"
             for name, rate in (("link", m.link_bytes_per_second), ("network", m.network_bytes_per_second))
@@ -110,6 +113,7 @@ class Links(Answer):
     def to_dict(self) -> Row:
         return {
             "problem": problem_row(self.problem),
+            "pass": self.passes,
             "machines": {**self.machines._asdict(), "nodes": self.machines.nodes},
             "results": [{**asdict(r), "seconds": r.seconds} for r in self.results],
             "left_out": self.left_out,
@@ -125,8 +129,8 @@ class Links(Answer):
     @property
     def notes(self) -> Sequence[str]:
         found = list(self.implied)
-        if any("LSEpart" in r.tensors for r in self.results):
-            found.append("x floor leaves out the LSE of partial results, which the floors have for free")
+        if any(name in r.tensors for r in self.results for name in STATISTICS):
+            found.append("x floor leaves out the statistics of rows (LSE, D), which the floors have for free")
         if any(r.fits is False for r in self.results):
             found.append("memory is that of attention alone: Q, K, V, O and what comes, for one layer")
         return found
@@ -243,7 +247,7 @@ def ordered(results: Iterable[LinkResult]) -> list[LinkResult]:
 
 TAKEN = (
     "N", "d", "ranks", "nodes", "M", "hardware", "paper_model", "schedules", "mask", "tile_multiple", "link", "network",
-    "memory", "detail",
+    "memory", "passes", "detail",
 )  # fmt: skip
 
 
@@ -262,6 +266,7 @@ def links(
     link: int | str | None = None,
     network: int | str | None = None,
     memory: int | str | None = None,
+    passes: str = "forward",
     detail: bool = False,
     **options: Unpack[ProblemOptions],
 ) -> Links:
@@ -269,13 +274,14 @@ def links(
 
     `ranks` is the number of GPUs, and `nodes` how they stand, as `4x8` for 4 nodes of 8. `hardware` gives M, the memory
     of a GPU and the rates; `memory` (bytes), `link` and `network` (bytes a second that a GPU receives, one
-    direction, as 450GB) win where they are given. `schedules` are names of schemes. With `detail` the answer has the
+    direction, as 450GB) win where they are given. `schedules` are names of schemes. `passes` is forward, backward, or
+    step: both in one run, which keeps what it can. With `detail` the answer has the
     words of each pair of GPUs. Other options are those of `iosim.count`. Raises InputError for whatever is not allowed.
     """
     check_names("links", options, TAKEN)
     under = conditions(hardware, options, tile_multiple, paper_model)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
-    check_problem(problem)
+    check_problem(problem, passes)
     gpus = known(machines_of(ranks, nodes), hardware, M, problem, under.multiple)
     given = {
         "memory_bytes": None if memory is None else parse_bytes(memory, problem.word_bytes, "--memory"),
@@ -283,19 +289,23 @@ def links(
         "network_bytes_per_second": None if network is None else parse_rate(network, "--network"),
     }
     gpus = gpus._replace(**{name: value for name, value in given.items() if value is not None})
-    chosen, left_out = schemes_of(problem, gpus, schedules)
+    chosen, left_out = schemes_of(problem, gpus, schedules, passes)
     best = [best_split(scheme, splits, gpus) for scheme, splits in chosen]
     pairs = [
         Pair(result.schedule, result.split, *pair)
         for scheme, t, result in best
         for pair in (pairs_of(scheme, t) if detail else ())
     ]
-    crossed, results = crossings(problem, gpus.ranks), [result for *_, result in best]
-    return Links(problem, gpus, results, crossed, left_out, pairs, detail, under.notes)
+    crossed, results = crossings(problem, gpus.ranks, passes), [result for *_, result in best]
+    return Links(problem, gpus, results, crossed, left_out, pairs, detail, under.notes, passes)
 
 
-def check_problem(p: Attention) -> None:
+def check_problem(p: Attention, passes: str) -> None:
     """Raise InputError for what no text across GPUs reads."""
+    if passes not in PASSES:
+        raise InputError("--pass", passes, ", ".join(PASSES), suggestion(passes, PASSES))
+    if p.latent and passes != "forward":
+        raise InputError("--latent", "given", f"not with --pass {passes}", "for attention's forward pass")
     if p.kv_scales != "none":
         raise InputError("--kv-scales", p.kv_scales, "none with iosim links", "scales would be sent as well")
     if p.mask.tile_units:
@@ -334,13 +344,13 @@ def known(gpus: Machines, hardware: str | None, M: int | str | None, p: Attentio
 
 
 def schemes_of(
-    p: Attention, gpus: Machines, names: str | Iterable[str]
+    p: Attention, gpus: Machines, names: str | Iterable[str], passes: str
 ) -> tuple[list[tuple[Scheme, list[Across]]], dict[str, str]]:
     """The schemes with their splits, and why others are left out. Those that are named must be possible."""
-    given = find_schemes(names) if names else []
+    given = find_schemes(names, passes) if names else []
     if given:
         return [(scheme, scheme.splits(p, gpus.ranks)) for scheme in given], {}
-    usual = [scheme for scheme in SCHEMES.values() if meant(scheme, p)]
+    usual = [scheme for scheme in PASSES[passes].values() if meant(scheme, p)]
     found = [(scheme, splits_of(scheme, p, gpus.ranks)) for scheme in usual]
     if not any(splits for _, splits in found):
         usual[-1 if few_rows(p) else 0].splits(p, gpus.ranks)

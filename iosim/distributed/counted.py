@@ -17,14 +17,13 @@ from ..counting.floors import narrowest_bytes
 from ..errors import InputError
 from .floors import floor_across
 from .inside import Below
-from .schedules import TENSORS, parts
 
 if TYPE_CHECKING:
     from .across import Across
     from .floors import DeviceFloor
     from .schedules import Scheme
 
-STATISTICS = ("LSEpart",)
+STATISTICS = ("LSEpart", "LSE", "D")
 """Tensors of statistics of rows, which the floors have for free."""
 MOST_PAIRS_OF_GPUS = 2**17  # whose words are listed one by one
 
@@ -153,7 +152,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     needed = None if needs is None else batch * sum(needs.values())
     floor = floor_of(scheme, t, len(set(work)) == 1, machines)
     free = sum(words.get(name, 0) for name in STATISTICS)
-    pair = 2 * (p.d + p.dv) * batch
+    pair = scheme.flops_of_pair(p) * batch
     far = between_nodes(scheme, t, widths, machines)
     largest = batch * max(one.bytes for one in most)
     link = link_time(largest, far, machines)
@@ -211,8 +210,7 @@ def mean(total: int, ranks: int) -> float:
 
 def widths_of(scheme: Scheme, t: Across) -> dict[str, int]:
     """The bytes of a word of each tensor on a link."""
-    tensors = {**TENSORS, **parts(scheme.parts(t))}
-    return {name: t.problem.hbm_bytes(tensor) for name, tensor in tensors.items()}
+    return {name: t.problem.hbm_bytes(tensor) for name, tensor in scheme.tensors(t).items()}
 
 
 def received(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
@@ -252,7 +250,9 @@ def floor_of(scheme: Scheme, t: Across, balanced: bool, machines: Machines) -> D
     p = t.problem
     memory = None if machines.memory_bytes is None else machines.memory_bytes // narrowest_bytes(p)
     try:
-        found = floor_across(p, t.ranks, layout=scheme.floor_layout, balanced=balanced, memory_words=memory)
+        found = floor_across(
+            p, t.ranks, layout=scheme.floor_layout, balanced=balanced, memory_words=memory, **scheme.asks
+        )
     except InputError:  # a mask whose pairs cannot be counted
         return None
     return found if found.received_words else None
@@ -276,21 +276,28 @@ def between_nodes(scheme: Scheme, t: Across, widths: dict[str, int], machines: M
     if machines.nodes == 1:
         return None
     each, batch = [received(scheme, t, r, widths, machines.node) for r in range(t.ranks)], t.problem.batch
-    layout = scheme.floor_layout
-    same = layout == "blocks" or t.problem.mask is DENSE
-    try:
-        floor = floor_across(t.problem, machines.nodes, layout=layout if layout == "decode" or not same else "blocks")
-    except InputError:
-        floor = None
-    if not same and layout != "decode":
-        floor = None
     return Far(
         batch * sum(one.far_words for one in each),
         batch * sum(one.far_statistics for one in each),
         batch * max(one.far_bytes for one in each),
         batch * max(one.bytes - one.far_bytes for one in each),
-        floor if floor and floor.received_words else None,
+        node_floor(scheme, t, machines),
     )
+
+
+def node_floor(scheme: Scheme, t: Across, machines: Machines) -> DeviceFloor | None:
+    """The floor of nodes as devices; None where it is not known. The tokens of a node are a block, or some tokens of a
+    problem without a mask, which is the same."""
+    layout = scheme.floor_layout
+    if layout not in ("blocks", "decode"):
+        if t.problem.mask is not DENSE or layout == "free":
+            return None
+        layout = "blocks"
+    try:
+        found = floor_across(t.problem, machines.nodes, layout=layout, **scheme.asks)
+    except InputError:
+        return None
+    return found if found.received_words else None
 
 
 def link_time(largest: int, far: Far | None, machines: Machines) -> float | None:

@@ -2,7 +2,7 @@
 
 Over P GPUs, a ring that passes K and V receives (P - 1) beta Nk words a problem, one that passes Q (P - 1) alpha g N,
 and Ulysses (P - 1) (alpha g N + beta Nk) / P, where P divides the KV heads. alpha and beta are the words of a row and
-of a key, and g query heads share a KV head.
+of a key, and g query heads share a KV head. In a training step the ring's beta is larger, as its keys come twice.
 """
 
 from __future__ import annotations
@@ -32,19 +32,30 @@ class Crossing:
     """A sentence."""
 
 
-def crossings(p: Attention, ranks: int) -> list[Crossing]:
+def widths(p: Attention, passes: str) -> tuple[int, int, int]:
+    """The words of a row and of a key that an exchange moves, and of a key that a ring moves. In a training step only
+    the ring sends its keys again."""
+    one, both = p.d + p.dv, 2 * (p.d + p.dv)
+    key = p.d if p.latent else one
+    return {"forward": (one, key, key), "backward": (2 * p.d + p.dv, both, both), "step": (both, both, one + both)}[
+        passes
+    ]
+
+
+def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossing]:
     """The crossings of a problem whose queries the GPUs divide. They hold under any mask, as all words are sent."""
     if ranks == 1 or p.N % ranks:
         return []
-    alpha, beta, g = p.d + p.dv, p.d if p.latent else p.d + p.dv, p.heads // p.kv_heads
-    from_g = -(-(ranks - 1) * beta * p.Nk // (alpha * p.N))
-    most_P = alpha * g * p.N // (beta * p.Nk) + 1
-    most_N = beta * p.Nk // (alpha * g)
-    return [
+    (alpha, beta, ring), g = widths(p, passes), p.heads // p.kv_heads
+    from_g = -(-(ranks * ring - beta) * p.Nk // (alpha * p.N))
+    most_P = (alpha * g * p.N + beta * p.Nk) // (ring * p.Nk)
+    most_N = ring * p.Nk // (alpha * g)
+    found = [
         Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, g)),
         Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g)),
         Crossing("pass-q", "ring", "N", None, most_N, p.N, queries_text(most_N, p)),
     ]
+    return found if passes == "forward" else found[:2]
 
 
 def ring_text(least: int, ranks: int, g: int) -> str:

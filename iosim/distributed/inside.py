@@ -1,4 +1,4 @@
-"""The schedules inside a GPU: flash2 that goes on where the last shard of keys ended, and the merge of two results.
+"""The schedules inside a GPU: flash2 that goes on where the last shard of keys ended, merges, and gradients of a visit.
 
 Each is an ordinary schedule: machines run it, a search finds its best tiles, and CUDA can be generated from it. They
 are not in the lists of `iosim schedules`, because by themselves they are pieces of attention.
@@ -16,6 +16,9 @@ from ..core.problem import Attention, Tensor, with_mask
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..oracles.attention import attention
+from ..oracles.backward import backward_inputs, backward_output
+from ..schedules.backward import BACKWARD_TENSORS
+from ..schedules.backward_lse import key_side, keys_outside_lse_traffic, row_sums
 from ..schedules.cache import Cache, cache_room, cache_traffic
 from ..schedules.flash import attend, flash_footprint, queries_outside_traffic, visited
 from ..schedules.registry import FA2, Schedule
@@ -40,6 +43,8 @@ STATE = {
     "m": Tensor(("N",), "state", float("-inf")),
 }
 """O, l and m between hops, in the accumulators' type. O is divided by l."""
+BACKWARD_STATE = {**BACKWARD_TENSORS, "dQ": Tensor(("N", "d"), "state", 0.0), "D": Tensor(("N",), "state")}
+"""dQ between hops, in the accumulators' type."""
 
 
 def first_hop(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -85,7 +90,41 @@ def merge_two(chip: Machine, p: Attention, t: Tiling) -> None:
         chip.store(l, "LSE", i)
 
 
+def gradients_hop(chip: Machine, p: Attention, t: Tiling) -> None:
+    """The loop of flash2-bwd over keys, which adds to dQ. It is one visit of a shard of queries and a shard of keys."""
+    key_side(chip, p, t, shared=True)
+
+
+def dots_of_rows(chip: Machine, p: Attention, t: Tiling) -> None:
+    """D = rowsum(dO * O), before the first hop."""
+    row_sums(chip, p, t)
+
+
 # ---------------------------------------------------------------- by hand (words of one head)
+
+
+def gradients_traffic(p: Attention, t: Tiling) -> Words:
+    """Those of flash2-bwd without D: R = Nk (d + dv) + Tc N (2 d + dv + 2), W = Nk (d + dv) + Tc N d."""
+    found = {**keys_outside_lse_traffic(p, t)}
+    rows = visited(p, t)["rows"]
+    del found["O"]
+    return {**found, "dO": (rows * p.dv, 0), "D": (rows, 0)}
+
+
+def dots_traffic(p: Attention, t: Tiling) -> Words:
+    """R = 2 N dv, W = N."""
+    return {"dO": (p.N * p.dv, 0), "O": (p.N * p.dv, 0), "D": (0, p.N)}
+
+
+def gradients_footprint(p: Attention, t: Tiling) -> int:
+    """K, V, dK, dV, and then Q, dO, dQ, LSE, D, S and dP."""
+    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
+    return 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
+
+
+def dots_footprint(p: Attention, t: Tiling) -> int:
+    """dO, O and D of a tile of rows."""
+    return min(t.rows_q, p.N) * (2 * p.dv + 1)
 
 
 def first_traffic(p: Attention, t: Tiling) -> Words:
@@ -159,6 +198,19 @@ def merge_example(rng: np.random.Generator, p: Attention, visible: Bools | None)
     return found
 
 
+def gradients_example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """What a backward pass begins with, and D. Gradients of queries are 0 before."""
+    found = backward_inputs(rng, p, visible)
+    return {**found, "D": (found["dO"] * found["O"]).sum(axis=1)}
+
+
+def dots_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """D, from whole matrices."""
+    import numpy as np
+
+    return {"D": np.einsum("nv,nv->n", hbm["dO"], hbm["O"])}
+
+
 def merge_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """Attention to the keys of both results."""
     import numpy as np
@@ -190,6 +242,20 @@ MERGE = Schedule(
     family="hop", example=merge_example, answer=merge_answer,
     formula="R = 2 N (dv + 1), W = N (dv + 1)", state="a tile of O with its LSE on chip",
 )  # fmt: skip
+GRADIENTS = Schedule(
+    "flash2-bwd-hop", gradients_hop, "the loop of flash2-bwd over the keys of one shard", FA2, skips=True, outer="keys",
+    exact_traffic=gradients_traffic, footprint=gradients_footprint, tensors=BACKWARD_STATE, family="hop",
+    example=gradients_example, answer=backward_output,
+    formula="R = Nk (d + dv) + N (2 d + dv + 2) Tc, W = Nk (d + dv) + N d Tc",
+    state="a tile of K, V, dK, dV on chip; dQ waits in HBM between key tiles and between hops",
+)  # fmt: skip
+DOTS = Schedule(
+    "row-dots", dots_of_rows, "D, the row sums of dO * O", FA2, exact_traffic=dots_traffic, footprint=dots_footprint,
+    tensors=BACKWARD_TENSORS, family="hop", example=backward_inputs, answer=dots_answer,
+    formula="R = 2 N dv, W = N", state="a tile of dO and O on chip",
+)  # fmt: skip
+
+
 # ---------------------------------------------------------------- the runs of an event
 
 
@@ -214,15 +280,28 @@ class Below:
         for times, _ in machine.occurrences():
             yield Run(times, schedule, p, self._tiles(schedule, p))
 
+    def dots(
+        self, schedule: Schedule, machine: Machine, outputs: tuple[Block, ...], inputs: tuple[Input, ...]
+    ) -> Iterator[Run]:
+        """The run that gives D of the rows of a GPU."""
+        return self.merges(schedule, machine, (outputs[0],) * 3, inputs)
+
+    def gradients(
+        self, schedule: Schedule, machine: Machine, outputs: tuple[Block, ...], inputs: tuple[Input, ...]
+    ) -> Iterator[Run]:
+        """The runs of a visit in a backward pass."""
+        return self.visits(schedule, machine, outputs, (inputs[0], *inputs[4:]))
+
     def visits(
         self, schedule: Schedule, machine: Machine, outputs: tuple[Block, ...], inputs: tuple[Input, ...]
     ) -> Iterator[Run]:
         """The runs of a visit: one for each class of visits in which something is visible. All have the tiles that are
         best for the largest."""
         heads, kv_heads = (size_of(cast("Block", x).shape[1]) for x in inputs[:2])
-        found = [(times, visit) for times, visit in self._visits(machine, inputs[-1]) if visit.rows]
+        part = inputs[-1]
+        found = [(times, visit) for times, visit in self._visits(machine, part) if visit.rows]
         if found:
-            largest = max((visit for _, visit in found), key=lambda visit: (visit.rows * visit.keys, visit.rows))
+            largest = max(self._alike(part), key=lambda visit: (visit.rows * visit.keys, visit.rows))
             tiles = self._tiles(schedule, self._problem(largest.rows, largest.keys, heads, kv_heads))
         for times, rows, keys, mask in together(found):
             p = self._problem(rows, keys, heads, kv_heads)
@@ -238,6 +317,13 @@ class Below:
         if found is None:
             raise InputError("--M", f"{self.M_bytes} B", f"enough for a tile of {schedule.name}", "try a larger M")
         return found
+
+    def _alike(self, part: Input) -> list[Visit]:
+        """All visits of the kind of an event, whichever GPU it is."""
+        hops = self.t.hops
+        if isinstance(part, All):
+            return part.of_all()
+        return [visit for _, visit in (hops.own if isinstance(part, Own) else hops.others)]
 
     def _visits(self, machine: Machine, part: Input) -> Iterator[tuple[Size, Visit]]:
         """How often, and which visits, an event stands for."""
@@ -295,5 +381,7 @@ INNER = {
     "first": Inner(FIRST, Below.visits),
     "hop": Inner(HOP, Below.visits),
     "merge": Inner(MERGE, Below.merges),
+    "backward": Inner(GRADIENTS, Below.gradients),
+    "dots": Inner(DOTS, Below.dots),
 }
 """The schedules inside, by the mark of the step that they are (steps/shards.py)."""

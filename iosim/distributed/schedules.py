@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
-from . import by_hand, texts
+from . import by_hand, by_hand_backward, texts, texts_backward
 from .across import Across
 from .by_hand import ByHand
 
@@ -32,6 +32,12 @@ TENSORS = {
     "LSE": Tensor(ROWS, "state"),
     "m": Tensor(ROWS, "state"),
     "l": Tensor(ROWS, "state"),
+    "D": Tensor(ROWS, "state"),
+    "dO": Tensor((*ROWS, "dv"), "input"),
+    "dQ": Tensor((*ROWS, "d")),
+    "dQheads": Tensor((*ROWS, "d")),
+    "dK": Tensor((*KEYS, "d")),
+    "dV": Tensor((*KEYS, "dv")),
 }
 """The tensors of one sequence, with all heads. A token's row lies in one place."""
 
@@ -43,6 +49,38 @@ def parts(many: int) -> dict[str, Tensor]:
         return many * p.N
 
     return {"Opart": Tensor((rows, "heads", "dv"), "output"), "LSEpart": Tensor((rows, "heads"), "state")}
+
+
+def of_ring(t: Across) -> dict[str, Tensor]:
+    """The tensors of a backward pass in which keys go round. Each member of a ring has its own sum for all keys, and
+    each GPU of a group its own copy of a KV head that several have."""
+    slots = t.apart * t.kv_heads
+
+    def keys(p: Attention[Size]) -> Size:
+        return t.ring * p.Nk
+
+    found = {"Qkept": Tensor((*ROWS, "d"), "input"), "LSEkept": Tensor(ROWS, "state")}
+    for name, axis in (("K", "d"), ("V", "dv")):
+        found[f"{name}kept"] = Tensor(("Nk", slots, axis), "cache")
+        found[f"d{name}part"] = Tensor((keys, slots, axis), "state")
+        found[f"d{name}heads"] = Tensor(("Nk", slots, axis))
+    return found
+
+
+def of_mesh(t: Across) -> dict[str, Tensor]:
+    """The tensors of a backward pass on a mesh: a copy of rows for each column, and one of keys for each row."""
+
+    def rows(p: Attention[Size]) -> Size:
+        return t.keys_apart * p.N
+
+    def keys(p: Attention[Size]) -> Size:
+        return t.rows_apart * p.Nk
+
+    found = {"Qkept": Tensor((rows, "heads", "d"), "input"), "dQpart": Tensor((rows, "heads", "d"), "state")}
+    for name, axis in (("K", "d"), ("V", "dv")):
+        found[f"{name}kept"] = Tensor((keys, "kv_heads", axis), "cache")
+        found[f"d{name}part"] = Tensor((keys, "kv_heads", axis), "state")
+    return found
 
 
 @dataclass(frozen=True)
@@ -74,6 +112,20 @@ class Scheme:
     where each GPU has some heads of all queries."""
     parts: Callable[[Across], int] = lambda t: 1
     """GPUs whose partial results of a row are kept."""
+    more: Callable[[Across], Mapping[str, Tensor]] = lambda t: {}
+    """Tensors that only this scheme has."""
+    kind: str = "forward"
+    """What it computes: `forward`, `backward` or `step`, which is both."""
+
+    @property
+    def asks(self) -> dict[str, bool]:
+        """What a floor is asked for beside the layout."""
+        return {} if self.kind == "forward" else {self.kind: True}
+
+    def flops_of_pair(self, p: Attention) -> int:
+        """Operations of the matrix products for a visible pair of one head: two products forward, five backward."""
+        back = 2 * (3 * p.d + 2 * p.dv)
+        return {"forward": 2 * (p.d + p.dv), "backward": back, "step": 2 * (p.d + p.dv) + back}[self.kind]
 
     def split(self, t: Across) -> str:
         """How the GPUs divide the work, as `heads 4 x ring 2`."""
@@ -87,7 +139,11 @@ class Scheme:
 
     def bind(self, t: Across) -> Bound:
         """The text for a split, as machines run it."""
-        return Bound(lambda chip, p, tiling: self.text(chip, p, t), {**TENSORS, **parts(self.parts(t))})
+        return Bound(lambda chip, p, tiling: self.text(chip, p, t), self.tensors(t))
+
+    def tensors(self, t: Across) -> dict[str, Tensor]:
+        """The tensors of a split."""
+        return {**TENSORS, **parts(self.parts(t)), **self.more(t)}
 
     def tiling(self, t: Across) -> Tiling:
         """The tiles of the outer level: the shards."""
@@ -312,11 +368,37 @@ SCHEMES = {
 """All schemes by name, in the order of lists."""
 
 
-def find_schemes(names: str | Iterable[str]) -> list[Scheme]:
+def in_backward(scheme: Scheme) -> Iterator[Scheme]:
+    """A scheme for the backward pass, and for a training step, if it has them."""
+    if scheme.name not in WITH_BACKWARD:
+        return
+    last_hop = scheme.name == "ring-coded"
+    if scheme.text is texts.mesh:
+        each: tuple[Text, Text] = (texts_backward.mesh_backward, texts_backward.mesh_step)
+        hand = by_hand_backward.mesh(False), by_hand_backward.mesh(True)
+        more = of_mesh
+    else:
+        ring, step = texts_backward.pass_kv_backward, texts_backward.pass_kv_step
+        each = (partial(ring, last_hop=last_hop), partial(step, last_hop=last_hop))
+        hand = by_hand_backward.pass_kv(False, last_hop), by_hand_backward.pass_kv(True, last_hop)
+        more = of_ring
+    for kind, text, known in zip(("backward", "step"), each, hand, strict=True):
+        yield replace(scheme, text=text, by_hand=known, more=more, kind=kind)
+
+
+WITH_BACKWARD = ("ring", "zigzag", "striped", "ring-coded", "all-gather", "ulysses", "usp", "mesh")
+_LATER = [one for scheme in SCHEMES.values() for one in in_backward(scheme)]
+PASSES = {"forward": SCHEMES, **{kind: {s.name: s for s in _LATER if s.kind == kind} for kind in ("backward", "step")}}
+"""The schemes of each pass, by name."""
+
+
+def find_schemes(names: str | Iterable[str], kind: str = "forward") -> list[Scheme]:
     """The schemes of a text as `ring,ulysses`, or of several such texts, each once. InputError for an unknown name."""
-    texts = [names] if isinstance(names, str) else list(names)
-    given = [name.strip().lower() for text in texts for name in text.split(",")]
+    found = [names] if isinstance(names, str) else list(names)
+    given, known = [name.strip().lower() for text in found for name in text.split(",")], PASSES[kind]
     for name in given:
         if name not in SCHEMES:
             raise InputError("--schedule", name, ", ".join(SCHEMES), suggestion(name, SCHEMES))
-    return [SCHEMES[name] for name in dict.fromkeys(given)]
+        if name not in known:
+            raise InputError("--schedule", name, f"{', '.join(known)} with --pass {kind}", "others are forward passes")
+    return [known[name] for name in dict.fromkeys(given)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..steps.shards import attend_own, attend_shard, finish, merge_parts, take_part
+from ..steps.shards import attend_own, attend_shard, copy, finish, merge_parts, take_part
 from ..steps.softmax import minus_infinity, zeros
 from .across import All, Kind, Needed, OfFirst, Own, Part, Peer
 
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     State = tuple[Block, Block, Block]
 
 
-def pass_kv(chip: Machine, p: Attention, t: Across, needed: bool = False, last_hop: bool = False) -> None:
+def pass_kv(
+    chip: Machine, p: Attention, t: Across, needed: bool = False, last_hop: bool = False, keep: bool = False
+) -> None:
     """Queries stay, and keys come round a ring. The GPUs of a group first exchange tokens for heads, and at the end
     heads for tokens.
 
     With `needed` only those keys come that a row of the GPU sees, each from the GPU that has it. With `last_hop` the
-    keys are sent once more and come home.
+    keys are sent once more and come home. With `keep` a GPU keeps Q, K and V of its group's tokens and its heads, and
+    the LSE of its tokens, for a backward pass.
     """
     for r in t.gpus(chip):
         rows, heads, kv_heads = t.group(r), t.my_heads(r), t.my_kv_heads(r)
@@ -46,9 +49,24 @@ def pass_kv(chip: Machine, p: Attention, t: Across, needed: bool = False, last_h
             chip.free(*{*keys_of(chip, p, t.group_keys(r), kv_heads, own=(), sender=t.left(r))})
         chip.update((o, l), finish, m)
         chip.store(o, "Oheads", rows, heads, own=True)
+        if keep:
+            chip.store(l, "LSEkept", rows, heads, own=True)
+            chip.free(m, l, o)
+            keep_copies(chip, p, q, (rows, heads), k, v, (t.group_keys(r), t.slots(r)))
     for r in t.gpus(chip):
         home, heads = t.home(r), t.my_heads(r)
         chip.store(chip.load("Oheads", home, own=(home, heads)), "O", home, own=True)
+
+
+def keep_copies(
+    chip: Machine, p: Attention, q: Block, rows: tuple[Tile, ...], k: Block, v: Block, keys: tuple[Tile, ...]
+) -> None:
+    """Keep Q, K and V in this GPU's memory, as copies of its own."""
+    for name, block, place in (("Qkept", q, rows), ("Kkept", k, keys), ("Vkept", v, keys)):
+        heads = (p.heads if name == "Qkept" else p.kv_heads,) if len(place) == 1 else ()
+        again = chip.compute(name, (*place, *heads, block.shape[2]), copy, block)
+        chip.store(again, name, *place, own=True)
+        chip.free(again)
 
 
 def visit(
@@ -60,9 +78,9 @@ def visit(
     chip.free(*{k, v})
 
 
-def mesh(chip: Machine, p: Attention, t: Across) -> None:
+def mesh(chip: Machine, p: Attention, t: Across, keep: bool = False) -> None:
     """A mesh of GPUs: those of a row gather their queries, and those of a column their keys. Partial results are summed
-    along rows."""
+    along rows. With `keep` a GPU keeps what it gathered, and the LSE of its tokens, for a backward pass."""
     b, each = t.keys_apart, t.n * t.keys_apart
     for r in t.gpus(chip):
         rows, keys = t.mesh_rows(r), t.mesh_keys(r)
@@ -70,12 +88,16 @@ def mesh(chip: Machine, p: Attention, t: Across) -> None:
         k, v = keys_of(chip, p, keys, own=(t.home_keys(r),))
         mine = t.part(b, each, r, lambda r: r % b * p.N + r // b * each)
         attend_part(chip, p, mine, q, k, v, All(t, rows, keys))
+        if keep:
+            keep_copies(chip, p, q, (mine,), k, v, (t.key_copies(r),))
     for r in t.gpus(chip):
         home = t.home(r)
         m, l, o = from_own_part(chip, p, t.part(b, t.n, r, lambda r: r % b * p.N + r * t.n), home)
         for c in t.others_of_row(chip, r):
             add_part(chip, (m, l, o), Peer(b * p.N, t.n, r, c, lambda r, c: c * p.N + r * t.n), t.in_row(r, c))
         store_whole(chip, m, l, o, home)
+        if keep:
+            chip.store(l, "LSE", home, own=True)
 
 
 def pass_q(chip: Machine, p: Attention, t: Across) -> None:

@@ -114,4 +114,15 @@ def shard_gradients(
 
 def add(total: Array, part: Array) -> None:
     """Add a part: both of one shape."""
-    total += part.reshape(total.shape)
+    total += part
+
+
+def copy(new: Array, old: Array) -> None:
+    """The same words in another place: both of one shape."""
+    new[...] = old
+
+
+def sum_copies(total: Array, copies: Array) -> None:
+    """The sum over the copies of each head: total (keys, G, d), copies (keys, u, d), where u is a multiple of G."""
+    keys, heads, width = total.shape
+    total[...] = copies.reshape(keys, heads, -1, width).sum(axis=2)

@@ -84,7 +84,7 @@ class Recorder(Numeric):
     def pairs(self, ranks):
         """{(sender, receiver, tensor): words}. Inputs of which a GPU uses only some heads lie with its tokens."""
         found = Counter()
-        for name in "QKV":
+        for name in ("Q", "K", "V", "LSE"):
             homes = self._homes.get(name, np.empty((0,)))
             by_token = np.arange(len(homes)) // max(1, len(homes) // ranks)
             part = homes == -1

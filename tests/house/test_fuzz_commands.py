@@ -76,6 +76,7 @@ POOLS = {
     "--max-requests": (["1", "3"], fuzz.BAD_NUMBERS),
     "--step": (["0", "2"], ["-1", "x", "99999", ""]),
     "--ranks": (["1", "2", "4", "8"], [*fuzz.BAD_NUMBERS, "7", "1024"]),
+    "--pass": (["forward", "backward", "step"], ["", "both", "forwards"]),
     "--nodes": (["2x2", "1x4"], ["", "4", "x", "2x", "0x2", "2x2x2", "1000000x1000000"]),
     "--link": (["450GB", "1.5TB/s"], ["", "0", "fast", "-1", "nan"]),
     "--network": (["50GB"], ["", "0", "slow"]),

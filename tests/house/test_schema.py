@@ -121,6 +121,7 @@ EXAMPLES = {
         "--nodes 2x2 --N 64 --d 8 --heads 4 --hardware h100 --mask causal",
         "--ranks 4 --N 1 --Nk 64 --d 8 --heads 4",
         "--ranks 4 --N 64 --d 8 --detail --schedule ring",
+        "--ranks 4 --N 64 --d 8 --heads 4 --pass step --M 32KB",
     ],
     "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
     "profile": [PROFILE],

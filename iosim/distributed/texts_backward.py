@@ -1,0 +1,152 @@
+"""The texts of the backward pass across GPUs, and of a training step: dQ, dK and dV end where Q, K and V lie.
+
+P is computed again from LSE. Each GPU computes D of its own tokens. The sum of dK and dV of a shard goes round the ring
+as its keys do: it begins at the GPU after the one that has the keys, and comes home in P - 1 hops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..steps.shards import add, copy, dots, shard_gradients, sum_copies
+from ..steps.softmax import zeros
+from .across import All, Kind, Own, Part, Peer, Piece
+from .texts import keys_of, mesh, pass_kv
+
+if TYPE_CHECKING:
+    from ..core.machine import Block, Machine, Tile
+    from ..core.problem import Attention
+    from ..core.typing import Size, Values
+    from .across import Across
+
+
+def pass_kv_backward(chip: Machine, p: Attention, t: Across, kept: bool = False, last_hop: bool = False) -> None:
+    """Queries stay; keys go round a ring, and their gradients after them. GPUs of a group exchange tokens for heads.
+
+    With `kept` the forward pass has left Q, K and V of the group's tokens in a GPU. With `last_hop` the sum of dK and
+    dV begins at home, and makes P hops.
+    """
+    rows_dots(chip, p, t)
+    for r in t.gpus(chip):
+        rows, heads, kv_heads, slots = t.group(r), t.my_heads(r), t.my_kv_heads(r), t.slots(r)
+        q = chip.load("Qkept" if kept else "Q", rows, heads, own=kept or (t.home(r), heads))
+        do, delta = (chip.load(name, rows, heads, own=(t.home(r), heads)) for name in ("dO", "D"))
+        lse = chip.load("LSEkept" if kept else "LSE", rows, heads, own=kept or (t.home(r), heads))
+        dq = chip.compute("dQheads", (rows, heads, p.d), zeros)
+        keys = t.group_keys(r)
+        k, v = (
+            kept_keys(chip, keys, slots) if kept else keys_of(chip, p, keys, kv_heads, own=(t.home_keys(r), kv_heads))
+        )
+        beside = (q, do, lse, delta)
+        key_gradients(chip, p, dq, t.ring_part(r), slots, (*beside, k, v, Own(t, r)))
+        for j in t.others_of_ring(chip, r):
+            k, v = keys_of(chip, p, t.member_keys(j), kv_heads, sender=t.left(r))
+            given = (*beside, k, v, Part(Kind(t, r, j)))
+            key_gradients(chip, p, dq, t.ring_part_of(r, j), slots, given)
+            chip.free(k, v)
+        chip.store(dq, "dQheads", rows, heads, own=True)
+    for r in t.gpus(chip):
+        sum_of_ring(chip, p, t, r, last_hop)
+    for r in t.gpus(chip):
+        home, heads, keys = t.home(r), t.my_heads(r), t.home_keys(r)
+        chip.store(chip.load("dQheads", home, own=(home, heads)), "dQ", home, own=True)
+        for name, width in (("K", p.d), ("V", p.dv)):
+            found = chip.load(f"d{name}heads", keys, own=(keys, t.slots(r)))
+            chip.store(
+                chip.compute(f"d{name}", (keys, p.kv_heads, width), sum_copies, found), f"d{name}", keys, own=True
+            )
+
+
+def sum_of_ring(chip: Machine, p: Attention, t: Across, r: Tile, last_hop: bool) -> None:
+    """dK and dV of the keys of a group: the own part, and those of the other members of the ring."""
+    keys, slots = t.group_keys(r), t.slots(r)
+    for name, width in (("K", p.d), ("V", p.dv)):
+        own = chip.load(f"d{name}part", t.ring_part(r), slots, own=True)
+        total = chip.compute(f"d{name}heads", (keys, slots, width), copy, own)
+        chip.free(own)
+        for j in t.others_of_ring(chip, r):
+            part = chip.load(f"d{name}part", t.ring_part_from(r, j), slots, sender=t.left(r))
+            chip.update(total, add, part)
+            chip.free(part)
+        if last_hop and t.ring > 1:
+            chip.free(chip.load(f"d{name}part", t.ring_part(r), slots, own=(), sender=t.left(r)))
+        chip.store(total, f"d{name}heads", keys, slots, own=True)
+
+
+def mesh_backward(chip: Machine, p: Attention, t: Across, kept: bool = False) -> None:
+    """A mesh: rows gather Q, dO and their statistics, columns gather K and V. dQ is summed along rows and scattered, dK
+    and dV along columns. With `kept` the forward pass has left the gathered Q, K and V."""
+    a, b, each = t.rows_apart, t.keys_apart, t.n * t.keys_apart
+    rows_dots(chip, p, t)
+    for r in t.gpus(chip):
+        rows, keys, mine = t.mesh_rows(r), t.mesh_keys(r), (t.home(r),)
+        copies, copied = t.part(b, each, r, lambda r: r % b * p.N + r // b * each), t.key_copies(r)
+        q = chip.load("Qkept", copies, own=True) if kept else chip.load("Q", rows, own=mine)
+        do, lse, delta = (chip.load(name, rows, own=mine) for name in ("dO", "LSE", "D"))
+        dq = chip.compute("dQpart", (copies, p.heads, p.d), zeros)
+        k, v = kept_keys(chip, copied) if kept else keys_of(chip, p, keys, own=(t.home_keys(r),))
+        key_gradients(chip, p, dq, copied, None, (q, do, lse, delta, k, v, All(t, rows, keys)))
+        chip.store(dq, "dQpart", copies, own=True)
+    for r in t.gpus(chip):
+        home, keys = t.home(r), t.home_keys(r)
+        own = chip.load("dQpart", t.part(b, t.n, r, lambda r: r % b * p.N + r * t.n), own=True)
+        dq = chip.compute("dQ", (home, p.heads, p.d), copy, own)
+        chip.free(own)
+        for c in t.others_of_row(chip, r):
+            rows = Peer(b * p.N, t.n, r, c, lambda r, c: c * p.N + r * t.n)
+            part = chip.load("dQpart", rows, sender=t.in_row(r, c))
+            chip.update(dq, add, part)
+            chip.free(part)
+        chip.store(dq, "dQ", home, own=True)
+        chip.free(dq)
+        for name, width in (("K", p.d), ("V", p.dv)):
+            part = chip.load(f"d{name}part", Piece(a * p.Nk, t.nk, r, lambda r: r // b * p.Nk + r * t.nk), own=True)
+            total = chip.compute(f"d{name}", (keys, p.kv_heads, width), copy, part)
+            chip.free(part)
+            for c in t.others_of_column(chip, r):
+                place = Peer(a * p.Nk, t.nk, r, c, lambda r, c: c * p.Nk + r * t.nk)
+                part = chip.load(f"d{name}part", place, sender=t.in_column(r, c))
+                chip.update(total, add, part)
+                chip.free(part)
+            chip.store(total, f"d{name}", keys, own=True)
+
+
+def pass_kv_step(chip: Machine, p: Attention, t: Across, last_hop: bool = False) -> None:
+    """A training step that keeps what the GPUs of a group exchanged; only the ring sends its keys again."""
+    pass_kv(chip, p, t, last_hop=last_hop, keep=True)
+    pass_kv_backward(chip, p, t, kept=True, last_hop=last_hop)
+
+
+def mesh_step(chip: Machine, p: Attention, t: Across) -> None:
+    """A training step that keeps all that was gathered."""
+    mesh(chip, p, t, keep=True)
+    mesh_backward(chip, p, t, kept=True)
+
+
+# ---------------------------------------------------------------- parts of these
+
+
+def rows_dots(chip: Machine, p: Attention, t: Across) -> None:
+    """D = rowsum(dO * O) of the tokens of each GPU."""
+    for r in t.gpus(chip):
+        home = t.home(r)
+        do, o = chip.load("dO", home, own=True), chip.load("O", home, own=True)
+        chip.store(chip.compute("D", (home, p.heads), dots, do, o), "D", home, own=True)
+
+
+def key_gradients(
+    chip: Machine, p: Attention, dq: Block, place: Tile, slots: Tile | None, given: tuple[Block | Values, ...]
+) -> None:
+    """The gradients of the keys of a visit, kept as a part of a sum, and those of its rows, which are added to dQ."""
+    axis: Tile | Size = p.kv_heads if slots is None else slots
+    dk, dv = chip.compute("dKpart", (place, axis, p.d), zeros), chip.compute("dVpart", (place, axis, p.dv), zeros)
+    chip.update((dq, dk, dv), shard_gradients, *given)
+    tiles = (place,) if slots is None else (place, slots)
+    chip.store(dk, "dKpart", *tiles, own=True)
+    chip.store(dv, "dVpart", *tiles, own=True)
+    chip.free(dk, dv)
+
+
+def kept_keys(chip: Machine, *place: Tile) -> tuple[Block, Block]:
+    """K and V that the forward pass left in a GPU."""
+    return chip.load("Kkept", *place, own=True), chip.load("Vkept", *place, own=True)

@@ -1,0 +1,148 @@
+"""The backward pass and the training step across GPUs: gradients, words and room by hand, three machines, floors."""
+
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from gpu_texts import Recorder, moved, random_inputs, runs, visible_to
+
+import iosim
+from iosim import Attention, Folded, Traffic
+from iosim.core.levels import Inside
+from iosim.core.unrolled import Unrolled
+from iosim.distributed.inside import Below
+from iosim.distributed.schedules import PASSES, splits_of
+from iosim.errors import InputError
+from iosim.masks import parse_mask
+from iosim.oracles.backward import forward, gradients
+
+MASKS = ["dense", "causal", "window:3", "documents:10,14"]
+SIZES = [
+    {"N": 24, "d": 3, "dv": 2, "heads": 4, "kv_heads": 2},
+    {"N": 24, "d": 2, "heads": 6, "kv_heads": 1},
+    {"N": 12, "Nk": 24, "d": 2, "dv": 3, "heads": 8},
+]
+ALL = [(kind, name) for kind in ("backward", "step") for name in PASSES[kind]]
+
+
+def cases(kind, name, mask):
+    for sizes in SIZES:
+        if not (mask.startswith("documents") and "Nk" in sizes):
+            p = Attention(mask=parse_mask(mask), **sizes)
+            for P in (1, 2, 3, 4, 6, 12):
+                yield from splits_of(PASSES[kind][name], p, P)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kind, name", ALL)
+def test_three_ways(kind, name, mask):
+    for t in random.Random(kind + name + mask).sample(list(cases(kind, name, mask)), 3):
+        compare(PASSES[kind][name], t)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kind, name", ALL)
+def test_three_ways_in_all_cases(kind, name, mask):
+    for t in cases(kind, name, mask):
+        compare(PASSES[kind][name], t)
+
+
+def compare(scheme, t):
+    p, given, visible = t.problem, random_inputs(t.problem), visible_to(t, scheme)
+    g = p.heads // p.kv_heads
+    given["dO"] = np.random.default_rng(5).normal(size=(p.N, p.heads, p.dv))
+    of_head = [(given["Q"][:, h], given["K"][:, h // g], given["V"][:, h // g]) for h in range(p.heads)]
+    found = [gradients(*of_head[h], given["dO"][:, h], visible) for h in range(p.heads)]
+    if scheme.kind == "backward":  # what a forward pass leaves
+        ahead = [forward(*one, visible) for one in of_head]
+        given |= {name: np.stack([one[name] for one in ahead], axis=1) for name in ("O", "LSE")}
+    traffic = Traffic()
+    machine = Recorder(t.run, given, traffic).run(scheme.bind(t), scheme.tiling(t))
+    np.testing.assert_allclose(machine.array("dQ"), np.stack([one["dQ"] for one in found], axis=1), atol=1e-10)
+    for name in ("dK", "dV"):
+        sums = [sum(found[h][name] for h in range(k * g, (k + 1) * g)) for k in range(p.kv_heads)]
+        np.testing.assert_allclose(machine.array(name), np.stack(sums, axis=1), atol=1e-10)
+    (folded, room), (unrolled, _) = runs(scheme, t)
+    by_hand = {tensor: words for tensor, words in scheme.by_hand.words(t).items() if words}
+    assert moved(folded) == moved(unrolled) == moved(traffic) == by_hand
+    assert room.peak_words == scheme.by_hand.room(t)
+    sent = Counter()
+    for r in range(t.ranks):
+        for sender, tensor, words in scheme.by_hand.senders(t, r):
+            sent[sender, r, tensor] += words
+    assert +sent == machine.pairs(t.ranks)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kind, name", ALL)
+def test_the_words_inside_are_the_same_folded_and_unrolled(kind, name, mask):
+    scheme, p = PASSES[kind][name], Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
+    for t in [t for P in (2, 4) for t in splits_of(scheme, p, P)]:
+        found = [Inside(Below(t, 600)) for _ in range(2)]
+        for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+            machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
+        assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
+
+
+def test_words_of_the_page():
+    """Keys come P - 1 times, and their gradients go home in P - 1 hops, or in P as it is coded."""
+    N, G, w, P = 64, 4, 5 + 3, 4
+    found = {
+        kind: iosim.links(N, 5, P, dv=3, heads=8, kv_heads=G, passes=kind, schedules="ring,ring-coded,all-gather")
+        for kind in ("forward", "backward", "step")
+    }
+    assert found["backward"]["ring"].received_words == 2 * (P - 1) * N * G * w
+    assert found["backward"]["ring-coded"].received_words == (2 * P - 1) * N * G * w
+    assert found["backward"]["all-gather"].received_words == 2 * (P - 1) * N * G * w
+    for name in ("ring", "ring-coded"):
+        both = found["forward"][name].received_words + found["backward"][name].received_words
+        assert found["step"][name].received_words == both
+    assert found["step"]["all-gather"].received_words == 2 * (P - 1) * N * G * w, "K and V are kept"
+
+
+def test_bytes_as_measured_with_pytorch():
+    """PyTorch's ring on 4 GPUs in bf16 receives 11 shards of K and V backward, 3 of them keys and 4 sums in fp32."""
+    found = iosim.links(
+        64, 8, 4, heads=4, dtype="bf16", acc_dtype="fp32", passes="backward", schedules="ring-coded,ring"
+    )
+    shard = 64 // 4 * 4 * 16 * 2
+    assert found["ring-coded"].mean_received_bytes == 11 * shard and found["ring"].mean_received_bytes == 9 * shard
+
+
+def test_floors_are_met_to_the_word():
+    """P3 backward and P3s: the ring for many heads a KV head, Ulysses for few; in a step who keeps K and V."""
+    many = {"heads": 64, "kv_heads": 4}
+    for kind, name, theorem in (
+        ("backward", "ring", "P3"),
+        ("backward", "all-gather", "P3"),
+        ("step", "all-gather", "P3s"),
+    ):
+        r = iosim.links(4096, 16, 4, passes=kind, **many)[name]
+        assert (r.ratio_to_floor, r.theorem) == (1.0, theorem), (kind, name)
+    assert iosim.links(4096, 16, 4, passes="step", **many)["ring"].ratio_to_floor == 1.5
+    for kind, theorem in (("backward", "P3"), ("step", "P3s")):
+        r = iosim.links(4096, 16, 4, heads=8, passes=kind)["ulysses"]
+        assert (r.ratio_to_floor, r.theorem) == (1.0, theorem)
+
+
+@pytest.mark.parametrize("kind", ["backward", "step"])
+@pytest.mark.parametrize("P", [2, 4, 8])
+def test_crossovers_are_exact(kind, P):
+    for g in range(1, 3 * P):
+        found = iosim.links(64, 4, P, heads=8 * g, kv_heads=8, passes=kind, schedules="ring,ulysses")
+        ring, ulysses = (
+            found[name].received_words - sum(found[name].tensors.get(x, 0) for x in ("LSE", "D"))
+            for name in ("ring", "ulysses")
+        )
+        assert (ring <= ulysses) == (g >= found.crossings[0].least) == (found.crossings[1].most >= P)
+
+
+def test_what_has_no_backward_pass():
+    with pytest.raises(InputError, match="with --pass backward"):
+        iosim.links(64, 8, 4, passes="backward", schedules="pass-q")
+    with pytest.raises(InputError, match="--latent"):
+        iosim.links(64, 8, 4, passes="step", latent=True, dv=4)
+    with pytest.raises(InputError, match="--pass"):
+        iosim.links(64, 8, 4, passes="both")
