@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answer import Column, Table, numbered
 from .errors import InputError, MissingError, did_you_mean, suggestion
+from .reading import Garbled, Unreadable, parse_toml, read_toml
 
 if TYPE_CHECKING:
     from .answer import Columns
@@ -207,19 +208,13 @@ def read_hardware(path: Path) -> Hardware:
 
 def _read(path: Path) -> Toml:
     """The keys of a TOML file. InputError for a file that cannot be read."""
-    import tomllib
-
     try:
         text = TEXTS.get().get(str(path))
-        return tomllib.loads(path.read_text(encoding="utf-8") if text is None else text)
-    except FileNotFoundError:
-        raise InputError(str(path), "no such file", "a hardware file in TOML") from None
-    except OSError as error:
-        raise InputError(str(path), error.strerror or "an unreadable file", "a hardware file in TOML") from None
-    except RecursionError:
-        raise InputError(str(path), "lists nested too deep", "a hardware file in TOML") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return read_toml(path) if text is None else parse_toml(text)
+    except Garbled as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
+    except Unreadable as error:
+        raise InputError(str(path), str(error), "a hardware file in TOML") from None
 
 
 def _rates(path: Path, data: Toml) -> Toml:

@@ -23,14 +23,22 @@ def load_file(file: str) -> None:
     import sys
     from contextlib import redirect_stdout
 
+    from ..reading import Unreadable, check_no_device
+
     LOADED.append(file)
     before = {*sys.modules}
     try:
+        check_no_device(file)
         with redirect_stdout(sys.stderr):  # stdout is for the answer
             runpy.run_path(file)
         BROUGHT.setdefault(file, set()).update({*sys.modules} - before)
     except IosimError:
         raise
+    except Unreadable as error:
+        raise InputError("--load", file, "a Python file that runs", str(error)) from None
+    except SystemExit as error:
+        found = f"it ends the program: SystemExit({error.code!r})"
+        raise InputError("--load", file, "a Python file that runs to its end", found) from None
     except Exception as error:
         raise InputError("--load", file, "a Python file that runs", f"{type(error).__name__}: {error}") from None
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..core.options import find_option, option_names
 from ..errors import InputError, suggestion
 from ..options import FLAG, Option
+from ..reading import Unreadable, read_toml
 from .given import Given
 
 if TYPE_CHECKING:
@@ -22,16 +23,11 @@ Asked = Callable[[TomlTable], "Asking | None"]
 """A function that takes the options of another command out of a table."""
 
 
-def read_toml(file: str) -> TomlTable:
+def keys_of(file: str) -> TomlTable:
     """The keys of a TOML file; InputError if it cannot be read."""
-    import tomllib
-
     try:
-        with open(file, "rb") as handle:
-            return tomllib.load(handle)
-    except RecursionError:
-        raise InputError("config", file, "a TOML file that can be read", "it is nested too deep") from None
-    except (OSError, ValueError) as error:
+        return read_toml(file)
+    except Unreadable as error:
         raise InputError("config", file, "a TOML file that can be read", str(error)) from None
 
 
@@ -43,7 +39,7 @@ def option_keys() -> dict[str, Option]:
 def read_sweep(file: str, own_keys: Sequence[str]) -> TomlTable:
     """The values of the `[sweep]` table of a file, or of its top level if it has none. Options of a problem have their
     names in Python. `own_keys` are the keys of options that `count` lacks."""
-    whole = read_toml(file)
+    whole = keys_of(file)
     table = whole.get("sweep", whole)
     if not isinstance(table, dict):
         raise InputError(f"{file}: sweep", table, "a table")

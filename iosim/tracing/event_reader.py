@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import InputError, MissingError, suggestion
 from ..files import form_of
+from ..reading import check_no_device
 from .event_file import MOST_EVENTS, check_length
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def lines_of(path: str) -> Iterator[Iterable[Line]]:
     if kind == "perfetto":
         raise InputError("--trace", path, "a file that ends in .csv, .jsonl or .parquet")
     try:
+        check_no_device(path)
         if kind == "parquet":
             yield from_parquet(path)
             return

@@ -8,7 +8,8 @@ from math import inf
 import numpy as np
 import pytest
 
-from iosim.core.placement import MOST_NAMES, Launch, Placing
+from iosim.core.placement import MOST_NAMES, Change, Launch, Placing, Resident
+from iosim.core.placement import placed as footprint_of
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.count import count, measure
@@ -358,3 +359,26 @@ def test_a_sweep_has_the_rows_of_counts():
         for name in ("Br", "Bc", "fits", "smem_peak_bytes", "register_peak_bytes", "total", "ratio_to_bound"):
             assert row[name] == getattr(one, name), name
         assert (row["limit"] if isinstance(row["limit"], str) else None) == one.limit
+
+
+@pytest.mark.parametrize("parallel, copies", [(True, 1), (False, 2)])
+def test_a_loop_of_the_grid_has_one_tile_in_flight(parallel, copies):
+    """With two stages a loop that a thread block runs has two tiles of Q on chip. A loop whose iterations are thread
+    blocks has one."""
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q, parallel=parallel):
+            chip.load("Q", i)
+
+    found = footprint_of(text, Attention(64, 8, stages=2), Tiling(16, 16))
+    assert found.smem_bytes == found.peak_bytes == copies * 16 * 8 * 2
+
+
+def test_of_sets_that_leave_equally_much_the_larger_lives_in_registers():
+    """X, Y and U are on chip together, 125 bytes, and then Z of 100 bytes. 70 bytes of registers hold X, or X and U: both
+    leave 100 bytes of shared memory, for Z."""
+    sizes = {"X": 60, "Y": 60, "U": 5, "Z": 100}
+    blocks = {name: Resident(name, size, size, None) for name, size in sizes.items()}
+    changes = [Change(sign, blocks[name]) for names in ("XYU", "Z") for sign in (1, -1) for name in names]
+    assert Launch(changes).best(1, 70) == (100, 65, 0)
+    assert Launch(changes).best(1, 4) == (125, 0, 0) and Launch(changes).best(1, 125) == (0, 125, 0)

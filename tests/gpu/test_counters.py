@@ -136,7 +136,7 @@ def test_a_file_that_is_no_profile(tmp_path):
         (tmp_path / "x.csv").write_text(text)
         with pytest.raises(InputError, match="ncu --csv"):
             counters.read_profile(tmp_path / "x.csv")
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         counters.read_profile(tmp_path / "none.csv")
     with pytest.raises(InputError, match="ERR_NVGPUCTRPERM.*run as root"):
         counters.read_profile(DATA / "ncu_denied.csv")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...errors import InputError
 from ...hardware import SECTOR_BYTES
+from ...reading import Unreadable, read_text
 from ..notes import Note
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"
@@ -123,9 +124,9 @@ def read_profile(path: str | Path) -> Profile:
     """The profile in a CSV of Nsight Compute (`ncu --csv`, metrics in rows or in columns), with or without our
     notes."""
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError("--from-ncu", str(path), "a CSV written by ncu --csv", error.strerror or "") from None
+        text = read_text(path, errors="replace")
+    except Unreadable as error:
+        raise InputError("--from-ncu", str(path), "a CSV written by ncu --csv", str(error)) from None
     return parse_profile(text, str(path))
 
 

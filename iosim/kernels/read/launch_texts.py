@@ -16,13 +16,13 @@ D = 64
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ...errors import InputError, suggestion
+from ...reading import Garbled, Unreadable, read_toml
 from ..walk.launch import Value
 from ..walk.places import Fault
 from .arguments import Names
@@ -60,11 +60,11 @@ class LaunchTexts:
 def launches_of_file(path: str) -> list[LaunchTexts]:
     """The launches of a TOML file."""
     try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError("FILE", path, "a TOML file with a launch", error.strerror or "") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found = read_toml(path)
+    except Garbled as error:
         raise InputError(path, str(error), "a TOML file with a launch") from None
+    except Unreadable as error:
+        raise InputError("FILE", path, "a TOML file with a launch", str(error)) from None
     tables = found.pop("launch", None)
     if tables is None:
         return [launch_of(found, path)]
