@@ -251,5 +251,5 @@ def page_of(line, folder):
 
 def test_narrow_screens_have_the_names_of_lines_below_a_chart(page):
     parsed, text = page(*SIZES)
-    names = re.findall(r'<li><span style="background:#[0-9a-f]{6};opacity:[\d.]+"></span>([^<]+)</li>', text)
+    names = re.findall(r'<li><span style="background:#[0-9a-fA-F]{6};opacity:[\d.]+"></span>([^<]+)</li>', text)
     assert {"flash2", "floor"} <= {name.partition(",")[0] for name in names}
