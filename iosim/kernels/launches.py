@@ -150,6 +150,8 @@ def compiled_answers(found: Compilations, script: str, question: Question) -> An
         (read_code(graph.code, place), place, graph.runs) for graph, place in zip(found.graphs, places, strict=True)
     ]
     renumbered([code for code, _, _ in codes])
+    for (code, _, _), graph in zip(codes, found.graphs, strict=True):
+        code.data = graph.data
     refused = [Refused("torch.compile", f"{script}, line {line}", why) for line, why in found.refused]
     answers = Answers(refused=refused, compiled=compiled(codes, question, lambda text: None) if codes else None)
     return with_failed(answers)

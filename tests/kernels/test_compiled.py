@@ -35,8 +35,10 @@ def test_names_stand_for_buffers(code):
     """An input has the type that the benchmark's inputs have, a view its offset, and attention's outputs their types."""
     addmm, relu, attention, bmm, total, sort = code.calls
     assert addmm.arguments == (
-        Buffer((384,), (1,), "fp16"), Buffer((256, 128), (128, 1), "fp16"), Buffer((128, 384), (1, 128), "fp16"),
-    )  # fmt: skip
+        Buffer((384,), (1,), "fp16", source="primals_2"),
+        Buffer((256, 128), (128, 1), "fp16", source="primals_1"),
+        Buffer((128, 384), (1, 128), "fp16", source="primals_3"),
+    )
     assert addmm.named == {"alpha": 1, "beta": 1, "out": Buffer((256, 384), (384, 1), "fp16")}
     assert relu.arguments == (Buffer((256, 384), (384, 1), "fp16"), 98304)
     assert attention.arguments[2] == Buffer((1, 2, 256, 64), (98304, 64, 384, 1), "fp16", 256)

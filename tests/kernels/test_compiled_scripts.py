@@ -143,3 +143,25 @@ def test_attention_inside_of_other_functions_is_that_of_a_gpu(tmp_path, iosim):
     assert answer.exit_code == 0, answer.stderr
     assert "flash_attention 2x4x128x64" in answer.stdout and "flash_attention_backward 2x4x128x64" in answer.stdout
     assert "bmm" not in answer.stdout and "1_inference: 1 Triton kernel" in answer.stdout
+
+
+ROWS = """
+import torch
+from torch.nn import functional as F
+
+@torch.compile
+def doubled(ids, table):
+    return F.embedding(ids, table) * 2
+
+doubled(torch.full((256,), 5, device="cuda"), torch.randn(1000, 1000, device="cuda", dtype=torch.float16))
+"""
+
+
+def test_integers_that_a_script_makes_are_known(tmp_path, ask):
+    """256 times the same row of 1000 words is one row once. The kernel loads the row's number for each word."""
+    script = tmp_path / "rows.py"
+    script.write_text(ROWS)
+    (row,) = explained(ask, script)["launches"]
+    ids, rows = 256 * 8, 256 * 1000 * 2
+    assert (row["read_bytes"], row["write_bytes"]) == (1000 * ids + rows, rows)
+    assert row["once_bytes"] == ids + 1000 * 2 + rows

@@ -13,8 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ...errors import InputError, IosimError, MissingError
+from ..pretend.tensors import VALUES
+
+if TYPE_CHECKING:
+    from ..walk.numbers import Elements
 
 TESTED = ("2.13",)
 SHOWN = 300  # characters of PyTorch's message
@@ -32,6 +37,8 @@ class Graph:
     line: int
     """The line of the script that called the compiled function."""
     runs: int = 0
+    data: dict[str, Elements] = field(default_factory=dict)
+    """{input: its integers} at the first run, where the script's tensor keeps them."""
 
 
 @dataclass
@@ -144,6 +151,7 @@ class Compiler:
 
     def keep(self, graph, inputs, **options):  # type: ignore[no-untyped-def]
         """Keep Inductor's code of a graph. The graph itself is returned as what runs."""
+        names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
         kept = Graph("", bool(options.get("is_backward")), self.caller)
         try:
             with without_modes():
@@ -155,11 +163,22 @@ class Compiler:
         def run(values):  # type: ignore[no-untyped-def]
             given = list(values)
             values.clear()
+            if not kept.runs:
+                kept.data = integers_of(names, given)
             kept.runs += 1
             return graph(*given)
 
         run._boxed_call = True  # type: ignore[attr-defined]
         return run
+
+
+def integers_of(names: list[str], values: list[object]) -> dict[str, Elements]:
+    """{name: the integers of a tensor} for the tensors whose values a script knows."""
+    from ..read.arguments import as_tensor
+
+    known = [(name, value) for name, value in zip(names, values, strict=True) if hasattr(value, VALUES)]
+    tensors = {name: as_tensor(value, name) for name, value in known}
+    return {name: tensor.data for name, tensor in tensors.items() if tensor is not None and tensor.data is not None}
 
 
 def first_line(error: Exception) -> str:

@@ -11,10 +11,14 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ...errors import InputError
 from ..read.arguments import checked_dtype
 from ..walk.launch import DTYPES, Tensor
+
+if TYPE_CHECKING:
+    from ..walk.numbers import Elements
 
 ALLOWED = "code that Inductor writes for a GPU with sizes that are known, as output_code.py"
 CHECKS = {"assert_size_stride", "assert_alignment"}
@@ -31,10 +35,12 @@ class Buffer:
     strides: tuple[int, ...]
     dtype: str = UNKNOWN
     offset: int = 0
+    source: str = ""
+    """The input that it is, or a view of."""
 
-    def tensor(self, dtype: str = "") -> Tensor:
+    def tensor(self, dtype: str = "", data: Elements | None = None) -> Tensor:
         """The tensor as an argument of a kernel."""
-        return Tensor(dtype or self.dtype, self.shape, None, self.strides, self.offset)
+        return Tensor(dtype or self.dtype, self.shape, data, self.strides, self.offset)
 
     @property
     def words(self) -> int:
@@ -74,6 +80,8 @@ class OutputCode:
     name: str
     kernels: dict[str, str]
     calls: list[Call] = field(default_factory=list)
+    data: dict[str, Elements] = field(default_factory=dict)
+    """{input: its integers in the order of memory}, where they are known."""
 
 
 def read_code(text: str, where: str) -> OutputCode:
@@ -132,6 +140,7 @@ class Reader:
     def __init__(self, where: str, types: dict[str, str]) -> None:
         self.where, self.types = where, types
         self.names: dict[str, Argument] = {}
+        self.inputs: set[str] = set()
         self.calls: list[Call] = []
         self.kernels: dict[str, str] = {}
 
@@ -159,6 +168,7 @@ class Reader:
             names = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
             for name in names:
                 self.names[ast.unparse(name)] = Result("input")
+            self.inputs = {ast.unparse(name) for name in names}
         elif isinstance(target, ast.Name):
             self.names[target.id] = self.value(value)
         else:
@@ -238,7 +248,7 @@ class Reader:
         item = own.item if isinstance(own, Result) else None
         if isinstance(own, Result) and "scaled_dot_product" in own.operator and "attention" in own.operator:
             return replace(found, dtype=self.type_of_attention(own.operator, item))
-        return replace(found, dtype=self.types.get(name, UNKNOWN))
+        return replace(found, dtype=self.types.get(name, UNKNOWN), source=name if name in self.inputs else "")
 
     def type_of_attention(self, operator: str, item: int | None) -> str:
         """The type of an output of attention: that of Q, and fp32 for the log-sum-exp."""

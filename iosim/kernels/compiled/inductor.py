@@ -8,16 +8,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from ...errors import InputError, MissingError
 from ..pretend.driver import absent_gpu
 from ..read.kernel import Configuration, Kernel, KernelLaunch, require_triton
 from ..walk.launch import Value
 from .code import UNKNOWN, Argument, Buffer, Call
+
+if TYPE_CHECKING:
+    from ..walk.numbers import Elements
 
 
 @dataclass(frozen=True)
@@ -32,13 +36,14 @@ class InductorKernel:
     extra: tuple[str, ...] = ()
     """Names of arguments that come after the parameters and give the grid, as those of FlexAttention's kernels do."""
 
-    def launches(self, call: Call) -> Iterator[tuple[KernelLaunch, Configuration]]:
-        """The launch of a call under each configuration."""
+    def launches(self, call: Call, data: Mapping[str, Elements]) -> Iterator[tuple[KernelLaunch, Configuration]]:
+        """The launch of a call under each configuration. `data` are integers of inputs."""
         names = [name for name in self.kernel.parameters if name not in self.kernel.constants] + [*self.extra]
         if len(names) != len(call.arguments):
             raise InputError(call.name, f"{len(call.arguments)} arguments", f"{len(names)}: {', '.join(names)}")
         given = {
-            name: argument(value, self.types.get(name, "")) for name, value in zip(names, call.arguments, strict=True)
+            name: argument(value, self.types.get(name, ""), data)
+            for name, value in zip(names, call.arguments, strict=True)
         }
         for chosen, grid in zip(self.configurations, self.grids, strict=True):
             constants = {name: value for name, value in chosen.constants.items() if name in self.kernel.parameters}
@@ -48,11 +53,14 @@ class InductorKernel:
             yield launch, Configuration()
 
 
-def argument(value: Argument, pointer: str) -> Value:
-    """An argument of a kernel. A buffer without a type has that of the kernel's pointer."""
-    if isinstance(value, Buffer):
-        return value.tensor(pointer.removeprefix("*").replace("i1", "bool") if value.dtype == UNKNOWN else "")
-    return value
+def argument(value: Argument, pointer: str, data: Mapping[str, Elements]) -> Value:
+    """An argument of a kernel. A buffer without a type has that of the kernel's pointer, and one that is an input, or
+    all of one in another shape, has its integers where they are known."""
+    if not isinstance(value, Buffer):
+        return value
+    made = value.tensor(pointer.removeprefix("*").replace("i1", "bool") if value.dtype == UNKNOWN else "")
+    known = data.get(value.source)
+    return replace(made, data=known) if known is not None and known.size == made.reach and not made.offset else made
 
 
 @contextmanager

@@ -94,7 +94,9 @@ class Counter:
         found = []
         for number, call in enumerate(code.calls, 1):
             tell(f"explaining launch {number} of {len(code.calls)} of a compiled graph")
+            known = [name for name in code.data if any(name == getattr(each, "source", "") for each in call.arguments)]
             key = f"{code.kernels.get(call.name)} {call.name} {call.arguments} {call.named}"
+            key += "".join(f" {name} {id(code.data[name])}" for name in known)
             if key not in self.known:
                 self.known[key] = self.step(code, call)
             found.append(self.known[key])
@@ -104,7 +106,7 @@ class Counter:
         """One launch. What cannot be counted says why."""
         try:
             if call.is_kernel:
-                return self.kernel(code.kernels[call.name], call)
+                return self.kernel(code, call)
             if call.name in PRODUCTS:
                 return self.product(call)
             if call.name in ATTENTIONS:
@@ -116,12 +118,13 @@ class Counter:
 
     # ------------------------------------------------------------------ kernels
 
-    def kernel(self, source: str, call: Call) -> Step:
+    def kernel(self, code: OutputCode, call: Call) -> Step:
         """A launch of a Triton kernel, by its first configuration."""
+        source = code.kernels[call.name]
         if source not in self.kernels:
             made = kernel_of_source(call.name, source, self.folder, capability(self.question.target))
             self.kernels[source] = made
-        (first, *others) = self.kernels[source].launches(call)
+        (first, *others) = self.kernels[source].launches(call, code.data)
         answer = explained(*first, self.question)
         words = self.without_resources()
         totals = [answer.total_bytes, *(explained(*other, words).total_bytes for other in others)]
