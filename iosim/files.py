@@ -19,6 +19,10 @@ FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "sweep": ROWS,
     "gather": ROWS,
     "trace": {**ROWS, "jsonl": ("jsonl", "ndjson"), "perfetto": ("json", "perfetto-trace")},
+    "batch": {
+        **{"text": TEXT, "json": ("json",), "csv": ("csv",), "html": ("html", "htm")},
+        **{"svg": ("svg",), "png": ("png",), "pdf": ("pdf",)},
+    },
     "report": {"html": ("html", "htm")},
     "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
     "calibrate": {"toml": ("toml",), "json": ("json",)},

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..counting.given import Asked, counts
 from ..errors import InputError
+from ..files import form_of
 from ..units import parse_axis, parse_count
 from .answer import Output, answer_all, say
 from .command import INSTEAD, D, Need, named_command
@@ -60,15 +61,16 @@ class Target(NamedTuple):
     path: str | None
 
     @property
-    def picture(self) -> bool:
-        """Whether a picture or a page is asked for."""
-        drawn = (self.path or "").lower().endswith((".svg", ".png", ".pdf", ".html", ".htm"))
-        return drawn and not self.as_json and not self.as_csv
+    def form(self) -> str:
+        """The form that the name of the file asks for, unless --json or --csv do; an empty text for stdout."""
+        if self.as_json or self.as_csv or self.path in (None, "-"):
+            return ""
+        return form_of(self.path, "batch")
 
     @property
     def output(self) -> Output:
         """The output of an answer about one batch."""
-        return Output.asked(self.as_json, self.as_csv, self.path)
+        return Output(self.as_json or self.form == "json", self.as_csv or self.form == "csv", self.path)
 
     def check_alone(self) -> None:
         """Raise InputError for an option that needs --trace."""
@@ -100,7 +102,7 @@ class Target(NamedTuple):
         if self.step is not None:
             found = requests_at(trace, policy_of(**policy), parse_count(self.step, "--step", least=0))
             more: Fields = {**fields, **of_batch(ways, detail)}
-            answer_all([(place.label, batch(found, **place.fields, **more)) for place in asked.places], self.output)
+            write([(place.label, batch(found, **place.fields, **more)) for place in asked.places], self)
             return
         if ways or detail:
             raise InputError("--trace", "--way or --detail as well", "--step with them, for one step as a batch")
@@ -124,7 +126,7 @@ class Target(NamedTuple):
     def write_rows(self, found: Replayed, path: str) -> None:
         """Write the rows of a replay to a file, or in parts to a folder."""
         from ..batches.trace_rows import TraceWork
-        from ..files import check_file, form_of, written_whole
+        from ..files import check_file, written_whole
         from ..progress import Meter
         from ..sweeps.run import executor_of, write_file, write_folder
 
@@ -144,6 +146,7 @@ class Target(NamedTuple):
                 write_file(work, temporary, executor)
 
 
+PICTURES = ("html", "svg", "png", "pdf")
 CONVENTIONS = {
     "step": "one launch of a server; steps are numbered from 0",
     "tokens": "of all requests of a step; distinct_tokens counts a block that several have in common once",
@@ -210,15 +213,20 @@ def command(
         target.replay(trace, asked, fields_of(asked, layers), requests, chunk, ways, detail)
         return
     target.check_alone()
+    _ = target.form  # a name that no form has is refused before the work
     if requests is None:
         raise InputError("--requests", "nothing", "new tokens : all tokens, as 512:4608", "give --requests")
     fields: Fields = {**fields_of(asked, layers), **of_batch(ways, detail)}
     fields |= {"chunks": parse_axis(chunk, "--chunk", lambda text: parse_count(text, "--chunk")) if chunk else ()}
-    found = [(place.label, batch(requests, **place.fields, **fields)) for place in asked.places]
-    if target.picture:
+    write([(place.label, batch(requests, **place.fields, **fields)) for place in asked.places], target)
+
+
+def write(found: Sequence[tuple[dict[str, object], Batched]], target: Target) -> None:
+    """Write answers about a batch in the form asked for, or its picture, or its page."""
+    if target.form in PICTURES:
         draw([answer for _, answer in found], str(target.path))
-        return
-    answer_all(found, target.output)
+    else:
+        answer_all(found, target.output)
 
 
 def draw(found: Sequence[Batched], path: str) -> None:

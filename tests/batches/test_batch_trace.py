@@ -133,9 +133,11 @@ def test_parts_are_whole_chunks(trace, monkeypatch):
     assert steps == list(range(work.rows)) and len(work) == -(-work.rows // 8) > 1
 
 
-def test_a_step_is_shown_as_a_batch(trace, iosim):
+def test_a_step_is_shown_as_a_batch(trace, iosim, tmp_path):
     line = ["batch", "--trace", trace, "--max-tokens", "1000", "--max-requests", "3", *LINE, "--causal"]
     found = json.loads(iosim(*line, "--step", "3", "--way", "pack", "--json").stdout)
+    assert iosim(*line, "--step", "3", "-o", tmp_path / "x.svg").exit_code == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<?xml")
     assert found["batch"]["requests"] == 3 and found["batch"]["tokens"] - found["batch"]["distinct_tokens"] == 1024
 
 

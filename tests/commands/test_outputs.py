@@ -149,7 +149,7 @@ def test_what_is_not_finite_becomes_none():
 
 
 ANSWERS = {
-    "count": COUNT, "bounds": ("bounds", *COUNT[1:]), "tune": ("tune", *COUNT[1:]), "training": ("training", *COUNT[1:]),
+    "count": COUNT, "batch": ("batch", "--requests", "1:9", "--d", 8), "bounds": ("bounds", *COUNT[1:]), "tune": ("tune", *COUNT[1:]), "training": ("training", *COUNT[1:]),
     "mask": ("mask", "causal", "--N", 8), "hardware": ("hardware",), "schedules": ("schedules",), "memory": ("memory", "--N", 64, "--d", 8),
     "check": ("check", "--N", 8, "--d", 4, "--tiles", "4x4"), "roofline": ("roofline", "--N", 64, "--d", 8, "--hardware", "t4"),
     "crossover": ("crossover", "--N", 64, "--d", 8), "cache": ("cache", "--N", 64, "--d", 8, "--tiles", "8x8", "--M", "4KB"),
