@@ -161,6 +161,7 @@ class Source(NamedTuple):
 
 
 RAN: set[Source] = set()  # the files of --load that this process ran
+IMPORTED_BY_MASKS: dict[str, str] = {}  # {a module of a mask's file: its text when this process first ran the file}
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,8 @@ class Inputs:
         for source in self.of_masks:
             if not os.path.isfile(source.file) or text_of(source.file) != source.text:
                 raise InputError("--mask", source.file, "the file as it was when the sweep began, on every machine")
+            if IMPORTED_BY_MASKS.setdefault(source.file, source.text) != source.text:
+                raise MissingError(f"{source.file} was edited after a process imported it for a mask: start it again")
 
     @contextmanager
     def in_use(self) -> Iterator[None]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from paths import ROOT
@@ -201,6 +202,8 @@ def test_a_module_of_a_mask_is_that_of_the_start(executor, mask):
     assert list(results(executor(), Job(Text(), work), range(len(work)))) == whole
     Job(Text(), work).prepare()
     mask[2].write_text("FAR = 6\n")
+    with pytest.raises(MissingError, match="was edited after a process imported it for a mask: start it again"):
+        Job(Text(), replace(work, inputs=inputs_of(plan))).prepare()
     with pytest.raises(InputError, match="the file as it was when the sweep began, on every machine"):
         Job(Text(), work).prepare() if executor is Serial else list(results(executor(), Job(Text(), work), range(2)))
 

@@ -1,7 +1,7 @@
 """After any fault nothing is lost, nothing is doubled, nothing is half-written, and the message says what to do.
 
-`python tests/faults/test_faults.py` makes all tries and writes the table of docs/scale.md; the tests make a share of them,
-which IOSIM_FAULTS=1 makes all.
+`python tests/faults/test_faults.py` makes all tries and writes the table of docs/scale.md. The long tests make all of
+them as well, and the short ones two of each that needs no other process.
 """
 
 import multiprocessing
@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -25,14 +26,15 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
-from sweeps_run import GRID, LARGE, LONG, SMALLEST, begun, cluster_of
+from sweeps_run import GRID, LARGE, LONG, SMALLEST, begun, cluster_of, until
 
 from iosim.commands.cli import main
 from iosim.counting import sweep as counted
 
 PAGE = ROOT / "docs" / "scale.md"
-SHARE = float(os.environ.get("IOSIM_FAULTS", 0.1))
 PARTS = (*GRID[:-1], "1KB:9KB:+1KB", *SMALLEST)
+PARQUET = (*PARTS, "--format", "parquet")
+ROOFLINE = ("sweep", "--what", "roofline", "--N", "64:512:+64", "--d", 8, "--hardware", "h100", "--part-rows", 1)
 TRACE = ("trace", "--N", 512, "--d", 8, "--tiles", "16x16", "--format", "csv")
 FORK = multiprocessing.get_context("fork")  # a child begins at once, so a kill at any moment finds it at work
 
@@ -73,9 +75,12 @@ def done(place, *args):
 
 def gathered(place, folder):
     """The bytes of a folder of parts."""
-    done(place, "gather", folder, "-o", place / "gathered.csv")
-    assert not [file.name for file in Path(folder).iterdir() if file.name.endswith(".part")], "nothing half-written"
-    return (place / "gathered.csv").read_bytes()
+    path = Path(str(folder).removeprefix("local://"))
+    out = place / f"gathered.{next(path.glob('part-*')).suffix[1:]}"
+    done(place, "gather", folder, "--check")
+    done(place, "gather", folder, "-o", out)
+    assert not [file.name for file in path.iterdir() if file.name.endswith(".part")], "nothing half-written"
+    return out.read_bytes()
 
 
 def resumed(place, line):
@@ -112,9 +117,12 @@ def undisturbed(line, folder=True):
 
 
 def killed(place, chance, line=PARTS, more=()):
-    """SIGKILL at a random moment."""
+    """SIGKILL at a random moment, and sometimes another one of the run that continues."""
     wanted = undisturbed((*line, *more))
     Run(place, *line, *more, "-o", f"{place}/sweep/").kill_after(chance.uniform(0, wanted.seconds))
+    if chance.random() < 0.25:
+        run = Run(place, *line, *more, "--resume", "-o", f"{place}/sweep/")
+        run.kill_after(chance.uniform(0, wanted.seconds / 2))
     return wanted.bytes, resumed(place, line)
 
 
@@ -130,6 +138,55 @@ def killed_one_file(place, chance, line=PARTS[:-2]):
     assert not file.exists() or file.read_bytes() == wanted.bytes
     done(place, *line, "-o", file)
     return wanted.bytes, file.read_bytes()
+
+
+def killed_parquet(place, chance):
+    """Also the data set has every row once, with what a killed run left beside its parts."""
+    import pandas as pd
+
+    wanted, found = killed(place, chance, PARQUET)
+    (place / "sweep" / "_part-00000000.parquet.7-ab.part").write_text("unfinished")
+    assert len(pd.read_parquet(place / "sweep")) == len(pd.read_parquet(BytesIO(wanted)))
+    return wanted, found
+
+
+def killed_roofline(place, chance):
+    return killed(place, chance, ROOFLINE)
+
+
+def killed_share(place, chance):
+    """One of three shares; the others end before it, or come after it."""
+    line, wanted = PARTS, undisturbed(PARTS)
+    order = chance.sample([1, 2, 3], 3)
+    for number in order:
+        run = Run(place, *line, "--share", f"{number}/3", "-o", f"{place}/sweep/")
+        if number == 2:
+            run.kill_after(chance.uniform(0, wanted.seconds / 2))
+            run = Run(place, *line, "--share", f"{number}/3", "--resume", "-o", f"{place}/sweep/")
+        code, said = run.end()
+        assert code == 0, said
+    return wanted.bytes, gathered(place, place / "sweep")
+
+
+def killed_at_address(place, chance):
+    """A folder that is written through fsspec, without a lock."""
+    wanted = undisturbed(PARTS)
+    address = f"local://{place}/sweep/"
+    Run(place, *PARTS, "-o", address).kill_after(chance.uniform(0, wanted.seconds))
+    done(place, *PARTS, "--resume", "-o", address)
+    return wanted.bytes, gathered(place, address)
+
+
+def killed_local_cluster(place, chance):
+    """The run and the workers that it started. They end with it."""
+    with usual_chunks():
+        first = begun(place / "sweep", "--scheduler", "local", "--jobs", 2)
+        workers = children(first.pid)
+        time.sleep(chance.uniform(0, 0.5))
+        first.kill()
+        first.wait()
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
+        return undisturbed((*LONG, *SMALLEST)).bytes, resumed(place, (*LONG, *SMALLEST))
 
 
 def killed_trace(place, chance):
@@ -248,19 +305,28 @@ def corrupted(place, chance):
 
 
 FAULTS = {
-    "SIGKILL, into a folder": (40, killed),
-    "SIGKILL, into a folder, `--jobs 2`": (20, killed_of_two),
+    "SIGKILL, into a folder": (45, killed),
+    "SIGKILL, into a folder of Parquet": (20, killed_parquet),
+    "SIGKILL of a share": (20, killed_share),
+    "SIGKILL, into an address": (20, killed_at_address),
+    "SIGKILL, `--what roofline`": (10, killed_roofline),
     "SIGKILL, into one file": (20, killed_one_file),
     "SIGKILL of a trace": (20, killed_trace),
     "disk full": (20, disk_full),
     "folder that may only be read": (5, read_only),
     "two runs into one folder": (20, two_runs),
-    "SIGKILL of a process of `--jobs 2`": (10, killed_worker),
-    "SIGKILL of a worker of Dask": (5, killed_dask_worker),
-    "SIGKILL of Dask's scheduler": (5, killed_scheduler),
     "a part cut short, or a byte changed": (20, cut_part),
     "manifest or `_parts.jsonl` cut short, changed or gone": (20, corrupted),
 }
+OF_SEVERAL = {
+    "SIGKILL, into a folder, `--jobs 2`": (20, killed_of_two),
+    "SIGKILL of a process of `--jobs 2`": (10, killed_worker),
+    "SIGKILL, `--scheduler local`": (5, killed_local_cluster),
+    "SIGKILL of a worker of Dask": (5, killed_dask_worker),
+    "SIGKILL of Dask's scheduler": (5, killed_scheduler),
+}
+NEEDS = {killed_parquet: "pyarrow", killed_at_address: "fsspec"}
+NEEDS |= dict.fromkeys((killed_local_cluster, killed_dask_worker, killed_scheduler), "distributed")
 
 # ---------------------------------------------------------------- what they use
 
@@ -350,7 +416,7 @@ LINE = "| --- | --: | --: | --: |\n"
 
 def make_tries(name, tries):
     """(rows lost, rows doubled or wrong) in all tries of a fault."""
-    _, fault = FAULTS[name]
+    _, fault = {**FAULTS, **OF_SEVERAL}[name]
     lost = doubled = 0
     for number in range(tries):
         with TemporaryDirectory() as found:
@@ -366,27 +432,45 @@ def line(name, tries, lost, doubled):
     return f"| {name} | {tries} | {lost} | {doubled} |"
 
 
+def check_tries(name, most=None):
+    tries, fault = {**FAULTS, **OF_SEVERAL}[name]
+    if (package := NEEDS.get(fault)) and not find_spec(package):
+        pytest.skip(f"{package} is not installed: pip install iosim[test-all]")
+    assert make_tries(name, min(tries, most or tries)) == (0, 0)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_two_tries_of_each(name):
+    check_tries(name, 2)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", FAULTS)
 def test_nothing_is_lost_and_nothing_is_doubled(name):
-    if "Dask" in name and not find_spec("distributed"):
-        pytest.skip("distributed is not installed: pip install iosim[test-all]")
-    tries, _ = FAULTS[name]
-    assert make_tries(name, max(1, round(tries * SHARE))) == (0, 0)
+    check_tries(name)
+
+
+@pytest.mark.long
+@pytest.mark.early
+class TestOfSeveral:
+    """In a scope of its own, because processes take long to start."""
+
+    @pytest.mark.parametrize("name", OF_SEVERAL)
+    def test_nothing_is_lost_and_nothing_is_doubled(self, name):
+        check_tries(name)
 
 
 def test_the_page_has_all_faults():
     found = re.findall(r"^\| (.*) \| (\d+) \| (\d+) \| (\d+) \|$", PAGE.read_text(), re.M)
-    assert found == [(name, str(tries), "0", "0") for name, (tries, _) in FAULTS.items()]
-    assert (
-        sum(tries for name, (tries, _) in FAULTS.items() if name.startswith(("SIGKILL, ", "SIGKILL of a trace"))) == 100
-    )
+    every = {**FAULTS, **OF_SEVERAL}
+    assert found == [(name, str(tries), "0", "0") for name, (tries, _) in every.items()]
+    assert sum(tries for name, (tries, _) in every.items() if name.startswith("SIGKILL")) == 200
 
 
 def write_page():
     """Make all tries, and write the table."""
     counted.CHUNK_ROWS, rows = SMALL_ROWS, []
-    for name, (tries, _) in FAULTS.items():
+    for name, (tries, _) in {**FAULTS, **OF_SEVERAL}.items():
         begin = time.monotonic()
         rows.append(line(name, tries, *make_tries(name, tries)))
         print(rows[-1], f"{time.monotonic() - begin:.0f} s", flush=True)
