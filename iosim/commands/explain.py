@@ -66,7 +66,9 @@ class Asked(NamedTuple):
 @named_command("explain")
 @click.argument("file", required=False)
 @text_option(
-    "--script", "A Python file: explain each launch that it makes, in place of FILE and --grid.", metavar="FILE.py"
+    "--script",
+    "A Python file: explain each launch that it makes, those of torch.compile too, in place of FILE and --grid.",
+    metavar="FILE.py",
 )
 @text_option(
     "--inductor",
