@@ -2,13 +2,14 @@
 
 import csv
 import sys
+from collections import Counter
 
 import pytest
 from paths import DOCS, VALIDATION
 
+import iosim
 from iosim import Attention
 from iosim.distributed.floors import floor_across
-from iosim.distributed.schedules import SCHEMES
 from iosim.masks import parse_mask
 from iosim.units import dtype_bytes
 
@@ -16,7 +17,6 @@ FOLDER = VALIDATION / "links"
 sys.path.append(str(FOLDER))
 KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
 DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
-GRADIENT_BYTES = 4  # of a word of dK and dV in PyTorch's ring
 
 
 def problem_of(case):
@@ -25,21 +25,29 @@ def problem_of(case):
     return Attention(case["tokens"], case["d"], dtype=DTYPES[case["dtype"]], **heads, **mask)
 
 
-def words(name, problem, ranks):
-    """Words that all ranks receive in a forward pass."""
-    (split,) = SCHEMES[name].splits(problem, ranks)
-    return sum(SCHEMES[name].by_hand.words(split).values())
+def counted(case, name, passes):
+    """The row of `iosim links` for a case: gradients that travel are of the type of accumulators, fp32 in PyTorch."""
+    types = {"dtype": DTYPES[case["dtype"]], "acc_dtype": "fp32", "mask": "causal" if case["causal"] else "dense"}
+    heads = {"heads": case["heads"], "kv_heads": case["kv_heads"]}
+    return iosim.links(case["tokens"], case["d"], case["ranks"], schedules=name, passes=passes, **heads, **types)[name]
 
 
 def expected(case, which):
-    """Bytes that a rank receives: K and V on their rounds, and in a backward pass dK and dV, which come home in fp32."""
-    problem, ranks = problem_of(case), case["ranks"]
-    zigzag = case["scheme"] == "ring" and case["layout"] == "zigzag"
-    moved = words("zigzag" if zigzag else case["scheme"], problem, ranks) * dtype_bytes(problem.dtype)
-    if which == "backward" and case["scheme"] != "ulysses":
-        moved += words("ring-coded", problem, ranks) * GRADIENT_BYTES
-    assert moved % ranks == 0
-    return moved // ranks
+    """Bytes that a rank receives. Backward, PyTorch's ring and its all-gather send dK and dV home in P hops. Ulysses
+    keeps Q, K, V and O of its forward pass, so its backward pass is a step less that, and D need not be sent."""
+    if case["scheme"] == "ulysses":
+        tensors = Counter(counted(case, "ulysses", "forward").tensors)
+        if which == "backward":
+            tensors = Counter(counted(case, "ulysses", "step").tensors) - tensors
+        del tensors["D"]
+        moved = sum(tensors.values()) * dtype_bytes(DTYPES[case["dtype"]])
+    elif which == "backward":
+        moved = counted(case, "ring-coded", "backward").received_bytes
+    else:
+        name = "zigzag" if (case["scheme"], case["layout"]) == ("ring", "zigzag") else case["scheme"]
+        moved = counted(case, name, "forward").received_bytes
+    assert moved % case["ranks"] == 0
+    return moved // case["ranks"]
 
 
 def case_of(row):

@@ -6,7 +6,7 @@ are NaN. What is not its own it asks of other processes, and the bytes that come
 A load that names its sender is asked of that process, which may pass on what it received. Any other load is asked of
 all, and each sends what it has at home. A process that does not have the words yet answers when it has them.
 
-`run(cases, ranks)` answers for each case the values of O and {(sender, receiver): bytes}.
+`run(cases, ranks)` answers for each case its results, O or gradients, and {(sender, receiver): bytes}.
 """
 
 import multiprocessing as mp
@@ -18,7 +18,9 @@ import numpy as np
 
 from iosim.core.numeric import Numeric, slices
 from iosim.core.shapes import shape_of
-from iosim.distributed.schedules import SCHEMES
+from iosim.distributed.schedules import PASSES
+
+RESULTS = {"forward": ("O",), "backward": ("dQ", "dK", "dV"), "step": ("O", "dQ", "dK", "dV")}
 
 
 class Memory:
@@ -113,37 +115,39 @@ class OneGpu(Numeric):
         self.memory.keep(self.memory.home, tensor, slices(block.shape), block.value)
 
 
-def start_of(scheme, t, rank):
-    """The part of Q, K and V that lies on a GPU at the start: its tokens. Of Q in decoding: its heads, or all."""
+def start_of(scheme, t, rank, whole):
+    """The part of each tensor that lies on a GPU at the start: its tokens. Of Q in decoding: its heads, or all."""
     rows, keys, heads = slice(rank * t.n, (rank + 1) * t.n), slice(rank * t.nk, (rank + 1) * t.nk), slice(None)
     if scheme.name == "tree":
         rows = slice(None) if rank == 0 else slice(0)
     elif scheme.name == "gathered-q":
         rows, heads = slice(None), slice(rank * t.heads, (rank + 1) * t.heads)
-    return {"Q": (rows, heads), "K": (keys,), "V": (keys,)}
+    return {tensor: (keys,) if tensor in ("K", "V") else (rows, heads) for tensor in whole}
 
 
 def worker(rank, cases, pipes, barrier, answers):
     """One GPU: all cases, one after the other."""
     (asked, requests, data_in, data_out) = pipes
-    for number, (name, t, whole) in enumerate(cases):
-        scheme, bound = SCHEMES[name], SCHEMES[name].bind(t)
+    for number, (kind, name, t, whole) in enumerate(cases):
+        scheme = PASSES[kind][name]
+        bound = scheme.bind(t)
         memory = Memory(rank, {tensor: t.run.shape(spec) for tensor, spec in bound.tensors.items()})
-        for tensor, index in start_of(scheme, t, rank).items():
+        for tensor, index in start_of(scheme, t, rank, whole).items():
             memory.keep(memory.home, tensor, index, whole[tensor][index])
         machine, server = OneGpu(t.run, memory, asked, data_in, barrier), Server(memory, requests, data_out)
         server.start()
         machine.run(bound, scheme.tiling(t))
         server.over.set()
         server.join()
-        answers.put((number, rank, memory.home["O"], dict(machine.received)))
+        results = {tensor: memory.home[tensor] for tensor in RESULTS[kind]}
+        answers.put((number, rank, results, dict(machine.received)))
         barrier.wait()
 
 
 def run(cases, ranks):
-    """Run cases, each (name of a scheme, split, {"Q", "K", "V": array}), on as many processes as there are ranks.
+    """Run cases, each (pass, name of a scheme, split, {tensor: array}), on as many processes as there are ranks.
 
-    Answers a list of (O, {(sender, receiver): bytes}).
+    Answers a list of ({result: array}, {(sender, receiver): bytes}).
     """
     start = mp.get_context("spawn")
     barrier, answers = start.Barrier(ranks), start.Queue()
@@ -172,9 +176,11 @@ def run(cases, ranks):
 
 
 def joined(answers):
-    """O of all GPUs, each word from the GPU that has it, and the bytes by pair."""
-    o, moved = None, {}
-    for rank, part, received in answers:
-        o = part if o is None else np.where(np.isnan(o), part, o)
+    """The results of all GPUs, each word from the GPU that has it, and the bytes by pair."""
+    whole, moved = {}, {}
+    for rank, results, received in answers:
+        for tensor, part in results.items():
+            before = whole.get(tensor, part)
+            whole[tensor] = np.where(np.isnan(before), part, before)
         moved |= {(peer, rank): n for peer, n in received.items() if n}
-    return o, moved
+    return whole, moved
