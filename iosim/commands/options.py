@@ -199,7 +199,7 @@ def own_option(name: str, text: str, heading: str = OWN) -> Decorator:
     if row.kind is FLAG:
         return flag_option(row.flag, text, heading)
     default = None if heading == OF_WHAT or row.default is None else str(row.default)
-    return text_option(row.flag, text, default, metavar=row.metavar, heading=heading, kind=row.kind)
+    return text_option(row.flag, text, default, row.name, metavar=row.metavar, heading=heading, kind=row.kind)
 
 
 def gathered(**makers: Function) -> Decorator:

@@ -16,7 +16,7 @@ from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..progress import Meter
 from ..sweeps.own_options import COUNT as COUNTED
-from ..sweeps.own_options import OWN, asking
+from ..sweeps.own_options import OTHER_SCHEDULES, OWN, asking
 from ..sweeps.share import parse_share
 from ..units import parse_count
 from .answer import Output, answer_all, say
@@ -192,7 +192,7 @@ def command(
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
-    say([*plan.notes, *notes_on_masks(plan)])
+    say([*plan.notes, *(() if question.command in OTHER_SCHEDULES else notes_on_masks(plan))])
     from ..sweeps.identity import inputs_of
     from ..sweeps.parts import Work
     from ..sweeps.run import executor_of

@@ -73,7 +73,9 @@ def sweep_of(
     values |= {name: value for name, value in given.items() if value not in (None, False)}
     if M is not None:
         values["M"] = M
+    values["schedules"] = chosen
     other = asking(values)
+    chosen = values.pop("schedules", ())
     if (M is not None or given.get("hardware") is not None) and not (other and other.M_of_each):  # an option wins
         values.pop("hardware" if M is not None else "M", None)
     tiles, columns = values.pop("tiles", None), columns_of(values.pop("columns", None), known)

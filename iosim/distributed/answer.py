@@ -84,7 +84,7 @@ class Links(Answer):
         cells = {**problem_row(self.problem), "ranks": m.ranks, "nodes": m.nodes, "M_bytes": m.M_bytes}
         above = [*problem_columns(cells), Column("pass", "string").always(self.passes)]
         if self.detail:
-            return Table((*above, *columns_of(Pair)), self.pairs)
+            return Table((*above, *OF_PAIR), self.pairs)
         return Table((*above, *RESULT), self.results)
 
     def pieces(self) -> Pieces:
@@ -92,7 +92,7 @@ class Links(Answer):
         best = [k for k, r in enumerate(self.results) if r is self.best]
         found = Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
-        pairs: Pieces = ["", Table(columns_of(Pair), self.pairs)] if self.detail else []
+        pairs: Pieces = ["", Table(OF_PAIR, self.pairs)] if self.detail else []
         crossed = [one.text for one in self.crossings]
         return [self.header(), found, *left_out, *pairs, "", *answer_lines(self), *crossed]
 
@@ -171,6 +171,8 @@ RESULT: Columns[LinkResult] = columns_of(
     Column("hides_from_tokens", heading="hides from S/P", spare=1),
     Column("seconds", "number", of=lambda r: r.seconds),
 )
+OF_PAIR: Columns[Pair] = columns_of(Pair)
+OF_GPUS: Columns[object] = (Column("ranks"), Column("nodes"), Column("M_bytes"), Column("pass", "string"))
 SHOWN = tuple(column.name for column in RESULT if column.heading is not None)
 
 

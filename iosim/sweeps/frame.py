@@ -51,6 +51,13 @@ def sweep(
     dropout: AxisValue = None,
     predict: AxisValue = None,
     decode: bool = False,
+    ranks: AxisValue = None,
+    nodes: AxisValue = None,
+    passes: AxisValue = None,
+    link: AxisValue = None,
+    network: AxisValue = None,
+    memory: AxisValue = None,
+    detail: bool = False,
     **values: AxisValue,
 ) -> pd.DataFrame:
     """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
@@ -63,7 +70,7 @@ def sweep(
       and `8:64:+8` adds 8.
     - `schedules` are those of `count`. Other options are fields of `Attention`.
     - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check` or `roofline`. The options from
-      `by` to `decode` belong to these commands. They are axes too, except the flags `curve` and `decode`.
+      `by` to `detail` belong to these commands. They are axes too, except the flags `curve`, `decode` and `detail`.
     - `jobs`: the number of processes of this machine. `scheduler`: a Dask scheduler, as `local` or `tcp://HOST:8786`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
@@ -83,10 +90,18 @@ def sweep(
         "dropout": dropout,
         "predict": predict,
         "decode": decode,
+        "ranks": ranks,
+        "nodes": nodes,
+        "passes": passes,
+        "link": link,
+        "network": network,
+        "memory": memory,
+        "detail": detail,
+        "schedules": schedules,
     }
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
     asked = asking(known_question(what), own)
-    plan = build(axes, schedules, tiles, tile_multiple, (), asked, paper_model, **values)
+    plan = build(axes, own.pop("schedules", ()), tiles, tile_multiple, (), asked, paper_model, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     work = Work(plan, "csv", inputs=inputs_of(plan), what=what)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..counting.sweep_axes import Asking, read_axis, split
 from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
-from ..options import CHANCE, FACTOR, FLAG, LISTS, SEED, SIZE, TEXT, Option, flag_of
+from ..options import CHANCE, FACTOR, FLAG, LISTS, SEED, SIZE, TEXT, Option
 from ..options import COUNT as COUNTS
 from ..tracing import GRANULARITIES, POLICIES
 from ..units import parse_bytes, parse_count, parse_factor
@@ -77,6 +77,11 @@ def probabilities(value: AxisValue, where: str) -> Sequence[object]:
     return [chance.probability for chance in found if chance is not None]
 
 
+def texts(value: AxisValue, where: str) -> Sequence[object]:
+    """Texts, which the command reads at each point."""
+    return split(value)
+
+
 def groups(value: AxisValue, where: str) -> Sequence[object]:
     """Lists of names as `Q,K;V`."""
     several = (
@@ -134,16 +139,31 @@ ROWS = (
         decides=True,
     ),
     Own(Option("decode", FLAG, "add rows for one query.", False), ("roofline",), flag, decides=True),
+    Own(Option("ranks", COUNTS, "GPUs.", metavar="COUNT"), ("links",), numbers(1)),
+    Own(Option("nodes", TEXT, "nodes x GPUs of a node, as 4x8.", metavar="AxB"), ("links",), texts),
+    Own(
+        Option("passes", TEXT, "forward (default), backward or step.", metavar="WHAT", word="pass"),
+        ("links",),
+        one_of("forward", "backward", "step"),
+    ),
+    Own(Option("link", TEXT, "bytes a second from the GPUs of a node.", metavar="RATE"), ("links",), texts),
+    Own(Option("network", TEXT, "bytes a second from other nodes.", metavar="RATE"), ("links",), texts),
+    Own(Option("memory", SIZE, "memory of a GPU.", metavar="SIZE"), ("links",), sizes),
+    Own(Option("detail", FLAG, "a row for each pair of GPUs.", False), ("links",), flag, decides=True),
 )
 OWN = {own.option.name: own for own in ROWS}
+OTHER_SCHEDULES = ("links",)
+"""Commands whose schedules are not those of `iosim schedules`: they read the names themselves."""
 
 
 def asking(what: str, values: dict[str, AxisValue]) -> Asking | None:
     """The additions of a sweep of the command `what` to a sweep of counts; None for `count`. Options in OWN are taken
     out of `values`. Raises InputError for an option that the command does not have."""
     own: dict[str, Sequence[object]] = {}
+    if what in OTHER_SCHEDULES and (named := split(values.pop("schedules", None))):
+        own["schedules"] = [",".join(named)]
     for name in [name for name in OWN if name in values]:
-        value, where = values.pop(name), flag_of(name)
+        value, where = values.pop(name), OWN[name].option.flag
         if value is None or value is False:
             continue
         if what not in OWN[name].of:

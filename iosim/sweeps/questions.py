@@ -120,13 +120,22 @@ def rows_of_roofline(p: Point) -> Rows:
     ).to_rows()
 
 
+def rows_of_links(p: Point) -> Rows:
+    from ..distributed.answer import links
+
+    place = {"M": p.M_bytes} if p.hardware is None else {"hardware": p.hardware}
+    multiple = p.tile_multiple if p.tile_multiple != 1 else None
+    return links(paper_model=p.paper_model, tile_multiple=multiple, **place, **p.fields, **p.own).to_rows()
+
+
 QUESTIONS: dict[str, Callable[[Point], Rows]] = {
     "tune": rows_of_tune,
     "cache": rows_of_cache,
     "check": rows_of_check,
     "roofline": rows_of_roofline,
+    "links": rows_of_links,
 }
-WITHOUT_TILES = ("tune",)  # it finds the tiles
+WITHOUT_TILES = ("tune", "links")  # they find the tiles
 
 
 def columns_of_tune() -> Columns[Never]:
@@ -156,11 +165,18 @@ def columns_of_roofline() -> Columns[Never]:
     return LAUNCH
 
 
+def columns_of_links() -> Columns[Never]:
+    from ..distributed.answer import OF_GPUS, OF_PAIR, RESULT
+
+    return (Column("schedules", "string"), *OF_GPUS, *RESULT, *OF_PAIR)
+
+
 COLUMNS = {
     "tune": columns_of_tune,
     "cache": columns_of_cache,
     "check": columns_of_check,
     "roofline": columns_of_roofline,
+    "links": columns_of_links,
 }
 
 
@@ -296,7 +312,7 @@ class Asked:
 
     def columns(self, asked: tuple[str, ...]) -> tuple[str, ...]:
         """The columns of the first points, in the order in which they appear; or those asked for."""
-        branches = {*BRANCHES, *(name for name in self.plan.own if OWN[name].decides)}
+        branches = {*BRANCHES, *(name for name in self.plan.own if name in OWN and OWN[name].decides)}
         branches |= {"M"} if self.plan.hardware else set()  # a GPU may lack a type
         firsts = product(*(range(length) if name in branches else [0] for name, length in self.lengths.items()))
         numbers = [self.number(places) for places in firsts]

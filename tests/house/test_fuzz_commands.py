@@ -64,7 +64,7 @@ POOLS = {
     "--unfused": (["scale", "mask-add,dropout"], ["", ",", "scal"]),
     "--elementwise": (["0", "1"], [*fuzz.BAD_NUMBERS, "10001"]),
     "--jobs": (["1"], [*fuzz.BAD_NUMBERS, "1025"]),
-    "--what": (["count", "tune", "cache", "check", "roofline"], ["", "counts", "count,tune"]),
+    "--what": (["count", "tune", "cache", "check", "roofline", "links"], ["", "counts", "count,tune"]),
     "--scheduler": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], fuzz.BAD_NUMBERS),
     "--share": (["1/1", "2/3"], ["", "0/3", "4/3", "a/b", "1"]),

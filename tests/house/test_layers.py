@@ -35,7 +35,7 @@ PACKAGES = {
     "gpu": COUNTED | {"cuda", "predict"},
     "kernels": COUNTED | {"predict", "gpu"},
     "calibrate": COUNTED | {"cuda", "predict", "gpu"},
-    "sweeps": COUNTED | {"tuning", "tracing", "studies"},
+    "sweeps": COUNTED | {"tuning", "tracing", "studies", "distributed"},
     "batches": COUNTED | {"tuning", "sweeps"},
     "pictures": COUNTED | {"tuning", "tracing", "studies", "batches"},
 }

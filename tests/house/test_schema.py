@@ -168,6 +168,8 @@ ROWS = {  # commands with rows only; JSON lines have the same keys as CSV
               f"{SIZES} --what tune --hardware h100 --by time --schedule flash2", f"{SIZES} --what tune --curve",
               f"{SIZES} --what cache --tiles 8x8 --M 4KB --line 32 --policy lru --tensors Q;K",
               f"{SIZES} --what cache --tiles 8x8 --M 4KB --granularity word",
+              f"{SIZES} --what links --ranks 2,4 --heads 4 --M 4KB --schedule ring", f"{SIZES} --what links --nodes 2x2 --detail",
+              f"{SIZES} --what links --nodes 2x2 --hardware h100 --link 1GB --network 1GB --memory 1GB --pass step",
               f"--N 8 --d 4 --what check --dtype {','.join(TOLERANCE)} --seed 0:2:+2 --dropout 0.25 --schedule flash2",
               f"{SIZES} --what roofline --hardware h100,t4 --decode"],
     "trace": ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2"],

@@ -24,6 +24,7 @@ AXES = {
     "check": {"--N": (8,), "--d": (4,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
               "--seed": (0, 3), "--dropout": (0.0, 0.25), "--tiles": ("4x4", "8x4")},
     "roofline": {"--N": (32, 64), "--d": (8,), "--heads": (1, 2), "--tile-multiple": (1, 8), "--hardware": ("h100", "t4")},
+    "links": {"--N": (32, 64), "--d": (8,), "--heads": (4,), "--mask": ("dense", "causal"), "--M": ("4KB",), "--ranks": (2, 4)},
 }  # fmt: skip
 OTHERS = [  # of the same commands, with other options
     ("tune", {"--N": (32,), "--d": (64, 16), "--M": ("4KB", "64KB", "16B")}),
@@ -34,12 +35,18 @@ OTHERS = [  # of the same commands, with other options
     ("cache", {"--N": (32,), "--d": (8,), "--M": ("2KB",), "--granularity": ("word", "tile", "line"), "--tiles": ("8x8",)}),
     ("cache", {"--N": (32, 64), "--d": (8,), "--policy": ("lru",), "--curve": (True,), "--tiles": ("8x8",)}),
     ("roofline", {"--N": (32, 64), "--d": (8,), "--M": ("16B", "2KB"), "--hardware": ("a100-40gb", "t4"), "--decode": (True,)}),
+    ("links", {"--N": (64,), "--d": (8,), "--heads": (4, 8), "--nodes": ("2x2", "1x4"), "--pass": ("backward", "step"), "--hardware": ("h100",), "--schedule": ("ulysses",)}),
+    ("links", {"--N": (64,), "--d": (8, 16), "--ranks": (4,), "--detail": (True,), "--schedule": ("ring",)}),
+    ("links", {"--N": (64,), "--d": (8,), "--ranks": (4,), "--schedule": ("ring",), "--hardware": ("h100", "b200"), "--link": ("100GB", "1TB"), "--network": ("50GB",), "--memory": ("1048576", "85899345920")}),
     ("roofline", {"--N": (32,), "--d": (8,), "--schedule": ("standard",), "--elementwise": (0, 2), "--hardware": ("t4",)}),
 ]  # fmt: skip
 ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
          "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--at-most", "--x-floor", "--granularity", "--line", "--policy",
-         "--tensors", "--seed", "--dropout", "--decode", "--tiles")  # fmt: skip
+         "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",
+         "--detail", "--tiles")  # fmt: skip
 SCHEDULES = ("--schedule", "flash1,flash2")
+ONE_OF = {"links": "ulysses"}
+SCHEDULES_OF = {"links": ("--schedule", "ring,ulysses")}
 
 
 def line_of(what, axes):
@@ -59,7 +66,7 @@ def cells(text):
 
 @pytest.mark.parametrize("what, axes", [*AXES.items(), *OTHERS], ids=str)
 def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
-    schedules = () if "--schedule" in axes else SCHEDULES
+    schedules = () if "--schedule" in axes else SCHEDULES_OF.get(what, SCHEDULES)
     result = iosim("sweep", "--what", what, *line_of(what, axes), *schedules, "-o", "-")
     assert result.exit_code == 0, result.output
     found, order = cells(result.stdout), [name for name in ORDER if name in axes]
@@ -92,7 +99,14 @@ def test_every_option_of_the_command_is_one_of_the_sweep(what):
 @pytest.fixture(params=QUESTIONS)
 def small(request):
     """A sweep of some points."""
-    return ("sweep", "--what", request.param, *line_of(request.param, AXES[request.param]), "--schedule", "flash2")
+    return (
+        "sweep",
+        "--what",
+        request.param,
+        *line_of(request.param, AXES[request.param]),
+        "--schedule",
+        ONE_OF.get(request.param, "flash2"),
+    )
 
 
 @pytest.mark.long
