@@ -173,6 +173,22 @@ def test_chunks_are_requests_after_each_other():
     assert found.tensors == wanted.tensors
 
 
+def test_the_rows_of_detail_add_up():
+    """The tensors of each way, and its requests, are all of its words and bytes; each request is that of a batch of
+    one."""
+    found = iosim.batch(MIXED, **SMALL, chunks=[4], detail=True)
+    for way in found:
+        rows = [row for row in found.to_rows() if row["way"] == way.way]
+        tensors = [row for row in rows if row["part"].startswith("tensor")]
+        requests = [row for row in rows if row["part"].startswith("request")]
+        assert sum(row["total"] for row in tensors) == way.total
+        assert sum(row["bytes"] for row in tensors) == way.total_bytes
+        assert sum(row["times"] * row["total"] for row in requests) == way.total
+        assert sum(row["times"] * row["bytes"] for row in requests) == way.total_bytes
+    shapes = {row["part"]: row["total"] for row in found.to_rows() if row["way"] == "pack" and row["new"]}
+    assert shapes == {f"request {n}:{k}": iosim.batch([(n, k)], **SMALL)["pack"].total for n, k in REQUESTS}
+
+
 def test_masks_of_packed_rows_are_counted_as_their_tables_say():
     rng = np.random.default_rng(3)
     for text in ("causal", "window:3", "causal&window:7"):
