@@ -31,7 +31,7 @@ MOVED = {
     "backward": "Q, K, V, dO read once, dQ, dK, dV written once",
 }
 REACHED_BY = {
-    "compulsory": "a schedule reaches it that reads each input once, as flash2-pinned with all keys on chip",
+    "compulsory": "a schedule reaches it that reads each input once and writes each output once",
     "simple": "no schedule is known to reach it: it counts products only, and nothing for the sums",
     "I": "flash2 with the largest query tile comes near it for large M and N, unless dv is larger than d",
     "II": "no schedule is known to reach it; below M = d^2 scores go through HBM in what moves least, above it flash2 "
