@@ -57,14 +57,12 @@ class Kept:
         import numpy as np
 
         sizes, last = list(sizes_by_passes(p.N, multiple)), last_ones(p, multiple)
-        kept = [
-            [multiple * (1 + i) for part in self.worth(p, sizes, k, multiple) for i in part] for k in range(len(sizes))
-        ]
-        kept = [[*some, *(last if k == 0 else last[:-1])] for k, some in enumerate(kept)]
-        if (count := sum(map(len, kept))) > MOST:
+        worth = [self.worth(p, sizes, k, multiple) for k in range(len(sizes))]
+        if sum(len(part) for parts in worth for part in parts) > MOST:
             raise InputError("--N", p.N, f"at most {MOST} pairs of tile sizes", f"give --tile-multiple {2 * multiple}")
+        kept = [[multiple * (1 + i) for part in parts for i in part] + last[:-1] for parts in worth]
+        kept[0].append(last[-1])  # with all keys on chip the number of query tiles does not matter
         rows = np.repeat(np.array(sizes, object), [len(some) for some in kept])
-        assert len(rows) == count
         yield Tiling(rows_q=rows, rows_k=multiple, kept=np.array([r for some in kept for r in some], object))
 
     def worth(self, p: Attention, sizes: list[int], k: int, multiple: int) -> list[range]:
