@@ -331,7 +331,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     from .walk.walk import walk
 
     kernel, target = asked.kernel, question.target
-    values = kernel.completed(asked.arguments, chosen)
+    values = asked.completed(chosen)
     warps = asked.num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
     stages = asked.num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
     if warps not in WARPS_ALLOWED:

@@ -48,4 +48,4 @@ def test_the_example_in_python_prints_a_number(monkeypatch, tmp_path):
             exec(code, {})
     finally:
         sys.modules.pop("kernels", None)
-    assert f"K {out.getvalue().strip()} " in re.sub(r" +", " ", OUTPUT)
+    assert f"K {int(out.getvalue()):,} " in re.sub(r" +", " ", OUTPUT)

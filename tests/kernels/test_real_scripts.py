@@ -154,6 +154,26 @@ x = torch.rand(64, device="cuda")
 for programs in (1, 2, 2):
     add[lambda meta: (programs,)](x, x, x, 64, BLOCK=32)
 """, [("add", 1, 32), ("add", 2, 64)]),
+    "heuristics that ask for the GPU": ("""
+@triton.heuristics({"WIDE": lambda args: torch.cuda.get_device_capability()[0] >= 9})
+@triton.jit
+def wide(Z, n, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(Z + at, 0.0, mask=at < n * (1 + WIDE))
+wide[(1,)](torch.empty(64, device="cuda"), 20, BLOCK=64)
+""", [("wide", 1, 40)]),
+    "classes of packages that are missing": ("""
+from nothing_of_this_name import Base, Other
+class First(Base): pass
+class Second(Other, First): pass
+class Third(Base, kw_only=True): pass
+assert issubclass(Second, First) and Third()
+run(torch.rand(6))
+""", [("add", 1, 6)]),
+    "the code of a launch": ("""
+made = add[(1,)](torch.rand(9), torch.rand(9), torch.empty(9), 9, BLOCK=64)
+assert "tt.load" in made.asm["ttir"] and "ld.global" in made.asm["ptx"]
+""", [("add", 1, 9)]),
     "what a script can do without": ("""
 try:
     from nothing_of_this_name import fast

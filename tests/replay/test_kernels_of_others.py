@@ -1,4 +1,4 @@
-"""What docs/explain.md says of kernels that nobody here wrote is what the files of
+"""What docs/explain-kernels.md says of kernels that nobody here wrote is what the files of
 validation/kernels have."""
 
 import csv
@@ -11,7 +11,7 @@ from paths import DOCS, VALIDATION
 
 import iosim
 
-PAGE = (DOCS / "explain.md").read_text()
+PAGE = (DOCS / "explain-kernels.md").read_text()
 with open(VALIDATION / "kernels" / "counted.csv") as file:
     ROWS = list(csv.DictReader(file))
 with open(VALIDATION / "kernels" / "drawn.csv") as file:

@@ -1,4 +1,4 @@
-"""What docs/explain.md says of predicted times follows from what an H200 measured, and from what was predicted."""
+"""What docs/explain-kernels.md says of predicted times follows from what an H200 measured, and from what was predicted."""
 
 import csv
 import re
@@ -7,7 +7,7 @@ from statistics import median
 
 from paths import DOCS, VALIDATION
 
-PAGE = (DOCS / "explain.md").read_text()
+PAGE = (DOCS / "explain-kernels.md").read_text()
 (SECTION,) = re.findall(r"## How long does it take\?\n(.*?)\n## ", PAGE, re.S)
 KEY = ("package", "file", "kernel", "sizes", "configuration", "num_warps", "num_stages")
 RANKED = ("predicted_seconds", "block_seconds", "l2_seconds")

@@ -38,7 +38,8 @@ class Anything:
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         first = next(base for base in bases if isinstance(base, Anything))
-        return (AnyClass,) if first is self else ()
+        derived = any(isinstance(base, type) and issubclass(base, AnyClass) for base in bases)
+        return (AnyClass,) if first is self and not derived else ()
 
     def __iter__(self) -> Iterator[object]:
         return iter(())
@@ -70,7 +71,10 @@ class AnyAttribute(type):
 
 
 class AnyClass(metaclass=AnyAttribute):
-    """The base class in place of a class of a missing package."""
+    """The base class in place of a class of a missing package. Its subclasses may take any keyword."""
+
+    def __init_subclass__(cls, **named: object) -> None:
+        super().__init_subclass__()
 
 
 class StandIn(ModuleType):

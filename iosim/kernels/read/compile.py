@@ -164,12 +164,23 @@ class Compilation:
             raise Fault(where, str(error.found), error.allowed, error.hint) from None
 
     @cached_property
-    def resources(self) -> Resources:
-        """The shared memory and registers of the binary that Triton makes for the GPU."""
+    def compiled(self):  # type: ignore[no-untyped-def]
+        """The binary that Triton makes for the GPU."""
         import triton
 
         with quoted(self.kernel, self.given):
-            compiled = triton.compile(self.source, target=self.target, options=self.options.__dict__)
+            return triton.compile(self.source, target=self.target, options=self.options.__dict__)
+
+    @property
+    def texts(self) -> Mapping[str, object]:
+        """The code of each stage of the compiler."""
+        found: Mapping[str, object] = self.compiled.asm
+        return found
+
+    @cached_property
+    def resources(self) -> Resources:
+        """The shared memory and registers of the binary that Triton makes for the GPU."""
+        compiled = self.compiled
         registers, stack = used(compiled.asm["cubin"])
         ptx = compiled.asm["ptx"]
         products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"

@@ -151,6 +151,10 @@ class KernelLaunch:
     num_warps: int | None
     num_stages: int | None
 
+    def completed(self, chosen: Configuration) -> dict[str, Value]:
+        """The arguments with a configuration, with those that it and heuristics add."""
+        return self.kernel.completed(self.arguments, chosen)
+
 
 # ---------------------------------------------------------------- functions in the user's file
 

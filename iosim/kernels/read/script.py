@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from copy import copy
 from dataclasses import dataclass, field
@@ -56,6 +56,14 @@ class Caught(KernelLaunch):
         for name in self.unknown:
             raise self.kernel.unknown(name, name.removeprefix("argument "))
 
+    def completed(self, chosen: Configuration) -> dict[str, Value]:
+        """The arguments with a configuration, and what heuristics gave at the launch."""
+        if isinstance(self.grid, Seen):
+            found = self.grid.values.get(self.grid.key({**chosen.constants, **self.arguments}))
+            if found is not None:
+                return found
+        return super().completed(chosen)
+
     @property
     def key(self) -> tuple[object, ...]:
         """The key of a launch. Launches with the same key have the same answer."""
@@ -70,35 +78,43 @@ def described(value: Value) -> object:
         return value.dtype, value.shape, value.reach, value.offset, data
     if is_descriptor(value):
         return described(value.base), tuple(value.shape), tuple(value.strides), tuple(value.block_shape)
-    if isinstance(value, Grids):
-        return tuple(value.found.items()) or id(value)
+    if isinstance(value, Seen):
+        return tuple(value.grids.items()) or (id(value) if callable(value.grid) else repr(value.grid))
     return repr(value)
 
 
-class Grids:
-    """The grids that a function gives for each configuration of a kernel, as they are at the launch: the function may
-    read variables of the script that change later."""
+class Seen:
+    """What heuristics and the function of a grid give for each configuration of a kernel, as it is at the launch: they
+    may ask for a GPU, or read variables of the script that change later."""
 
-    def __init__(self, function: Callable[[Mapping[str, Value]], Value], kernel: Kernel, given: Mapping[str, Value]):
-        self.function, self.names = function, [*{name for c in kernel.configurations for name in c.constants}]
-        self.found: dict[tuple[Value, ...], Value] = {}
+    def __init__(self, kernel: Kernel, given: Mapping[str, Value], grid: Value) -> None:
+        self.kernel, self.given, self.grid = kernel, given, grid
+        self.names = [*{name for c in kernel.configurations for name in c.constants}]
+        self.values: dict[tuple[Value, ...], dict[str, Value]] = {}
+        self.grids: dict[tuple[Value, ...], Value] = {}
         defaults = {p.name: p.default for p in kernel.function.params if p.has_default}
         for chosen in kernel.choices(given):
             with suppress(Exception):  # it is called again, and then the error is told
-                values = {**defaults, **kernel.completed(given, chosen)}
-                self.found[self.key(values)] = function(values)
+                values = kernel.completed(given, chosen)
+                self.values[self.key(values)] = values
+                if callable(grid):
+                    self.grids[self.key(values)] = grid({**defaults, **values})
 
     def key(self, values: Mapping[str, Value]) -> tuple[Value, ...]:
+        """The values by which configurations differ."""
         return tuple(values.get(name) for name in self.names)
 
     def __call__(self, values: Mapping[str, Value]) -> Value:
+        """The grid with these values of arguments and constants."""
         key = self.key(values)
-        return self.found[key] if key in self.found else self.function(values)
+        if key in self.grids or not callable(self.grid):
+            return self.grids.get(key, self.grid)
+        return self.grid(values)
 
     @property
     def __code__(self) -> object:
-        """The code of the function, whose line is told if it fails."""
-        return getattr(self.function, "__code__", None)
+        """The code of the grid's function, whose line is told if it fails."""
+        return getattr(self.grid, "__code__", None)
 
 
 @dataclass
@@ -205,9 +221,7 @@ def note(path: Path, kernel: Kernel, values: tuple[Value, ...], named: Mapping[s
     warps, stages = (n if isinstance(n := given.get(name), int) else None for name in ("num_warps", "num_stages"))
     more = tuple(f"argument {k + 1}" for k in range(len(kernel.parameters), len(values)))
     unknown = tuple(f"argument {name}" for name in named if name not in {*kernel.parameters, *options_of_launches()})
-    grid = given.get("grid")
-    if callable(grid):
-        grid = Grids(grid, kernel, arguments)
+    grid = Seen(kernel, arguments, given.get("grid"))
     return Caught(kernel, grid, arguments, warps, stages, path, number, more + unknown)
 
 
@@ -246,7 +260,7 @@ class Compiled:
     def _made(self) -> Compilation:
         kernel, launch = self._launch.kernel, self._launch
         chosen = kernel.choices(launch.arguments)[0]
-        values = kernel.completed(launch.arguments, chosen)
+        values = launch.completed(chosen)
         warps, stages = launch.num_warps or chosen.num_warps or WARPS, launch.num_stages or chosen.num_stages or STAGES
         return Compilation(kernel, values, f"sm_{self._capability}", warps, stages)
 
@@ -265,6 +279,11 @@ class Compiled:
         """The shared memory and the warps of a program."""
         r = self._made.resources
         return SimpleNamespace(shared=r.smem_bytes, num_warps=r.num_warps, name=self._launch.kernel.name)
+
+    @property
+    def asm(self) -> Mapping[str, object]:
+        """The code that the compiler makes, by its kind: ttir, ttgir, llir, ptx and cubin."""
+        return self._made.texts
 
     def _init_handles(self) -> None:
         """Nothing is loaded onto a GPU."""

@@ -29,7 +29,7 @@ def functions():
         except Exception as error:
             print(found.name, error, file=sys.stderr)
             continue
-        for name, value in vars(module).items():
+        for name, value in list(vars(module).items()):
             if (
                 inspect.isfunction(value)
                 and value.__module__.startswith("fla.ops")
