@@ -179,6 +179,9 @@ def test_a_ring_with_little_memory_is_near_p2():
         found = floor_across(p, P, layout="free", balanced=True, memory_words=2 * 256 * 1024)
         assert found.theorem == "P2"
         assert found.received_words <= ring(p, P) <= Fraction(2 * (P - 1), P - 2) * found.received_words
+        assert found.received_words == 256 * p.N * (P - 2) // 2, "each of P devices is known to be busy"
+        alone = floor_across(p, P, layout="free", memory_words=2 * 256 * 1024).received_words
+        assert alone == 256 * p.N * (P - 4) // 2 + 256 * 1024, "without balance one is, or all together are"
 
 
 # ---------------------------------------------------------------- arithmetic
