@@ -6,7 +6,10 @@ import on_cpu
 import pytest
 
 from iosim import SCHEDULES, Attention, Tiling
+from iosim.core.dependent_tiles import Moved, Share
+from iosim.cuda.copies import words_between
 from iosim.cuda.machine import generate
+from iosim.cuda.record import SymbolicTile
 from iosim.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob
 from iosim.hardware import SECTOR_BYTES
@@ -85,3 +88,19 @@ def test_the_shapes_of_packed_split_kv_on_the_cpu(tmp_path):
 @pytest.mark.parametrize("seed", range(4))
 def test_no_request_of_many_random_rows_touches_more_than_the_bound(tmp_path, seed):
     check(beyond_words(list(draw(seed, 144, ON_CPU)), tmp_path))
+
+
+def test_heads_that_do_not_begin_at_a_sector_may_cost_more():
+    """15 x 17 words of fp16 are 510 bytes: the first head begins at a sector, the second one in the middle of one."""
+    one, two = (partial_sectors(find("flash2"), Attention(15, 17, heads=n), Tiling(16, 16)) for n in (1, 2))
+    assert two.read_bytes > 2 * one.read_bytes
+
+
+def test_the_starts_of_parts_of_an_axis():
+    """A share of 5 positions begins at a multiple of 5. Tile i of share c, moved by 12 c + i, begins at one of 4."""
+    share = SymbolicTile(4, 1, 1, None, 0)
+    tile = SymbolicTile(12, 4, 4, None, 0)
+    assert words_between(Share(20, 5, share)) == 5 and words_between(tile) == 4
+    assert words_between(Moved(48, tile, ((12, share), (1, tile)))) == 4
+    assert words_between(SymbolicTile(12, 16, 12, None, 0)) == 0, "the only tile begins at 0"
+    assert words_between(17) == 0

@@ -12,7 +12,7 @@ from iosim.core.tiling import Tiling
 from iosim.cuda.machine import generate
 from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.outputs import answers_of, example_inputs
-from iosim.gpu.same_steps import MOST_TILES, AsKernel, compared_heads, slope, slope_of_job
+from iosim.gpu.same_steps import MOST_TILES, AsKernel, Launches, compared_heads, slope, slope_of_job
 from iosim.oracles.accuracy import FLOOR, UNIT
 from iosim.schedules import SCHEDULES, find
 from iosim.studies.check import in_type
@@ -137,3 +137,29 @@ def test_large_problems_are_not_run_in_numpy():
     job = ScheduleJob("flash2", Attention(2048, 64, heads=32), Tiling(64, 64))
     assert len(compared_heads(job)) == MOST_TILES // 32**2
     assert compared_heads(ScheduleJob("flash2", Attention(65536, 64), Tiling(64, 64))) == []
+
+
+@needs_compiler
+def test_tensor_cores_take_rounded_operands(tmp_path):
+    """The output of a kernel on tensor cores, whose P is rounded to bf16, is that of NumPy with the same rounding, and
+    not that of NumPy without it."""
+    p = Attention(48, 32, Nk=80, dtype="bf16", acc_dtype="fp32")
+    program = generate(find("flash2"), p, Tiling(16, 16), count=True)
+    assert program.kernels[0].tensor_cores
+    inputs = inputs_of(p, 3)
+    library = on_cpu.build([program], tmp_path)
+    output = on_cpu.run(library, 0, program, {name: array[None] for name, array in inputs.items()})[0]["O"][0]
+    narrow, wide = (
+        run_together(lambda cores=cores: AsKernel(p, inputs, [cores]), find("flash2"), Tiling(16, 16)).array("O")
+        for cores in (True, False)
+    )
+    assert (output == narrow).mean() > 0.99 > (output == wide).mean()
+
+
+def test_a_launch_without_work_is_none():
+    launches = Launches()
+    launches.launch_ended()
+    launches.load(None, "Q", 1)
+    launches.launch_ended()
+    launches.launch_ended()
+    assert launches.ended == 1
