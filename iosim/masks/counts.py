@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ..core.typing import Size, Test
 
 MOST_STRIPES = 2**21
+MOST_SUMS = 2**14  # sums of floors; more are counted by classes of residues
+RUNS: dict[Expr, Intervals] = {}
+"""The visible deltas of one period, of the last expression of stripes."""
 TileSpan = tuple[int, int]  # (offset, length) within a tile
 
 
@@ -270,13 +273,22 @@ class Counter:
         """The t at which a tile is active, modulo the period, for an expression of `strided` and positions only."""
         L, found = self.period, []
         for row, col, x, y in self.pieces(rows, cols):
-            for low, high in self.runs(0, L - 1, x, y):
+            for low, high in self.period_runs(x, y):
                 low, high = dilate(low, high, row, col)
                 if high - low >= L - 1:
                     return [(0, L - 1)]
                 low, high = low % L, high % L
                 found += [(low, high)] if low <= high else [(0, high), (low, L - 1)]
         return merge_intervals(found)
+
+    def period_runs(self, x: int, y: int) -> Intervals:
+        """The visible deltas of one period. Where no position matters they are found once for each expression."""
+        if self.cuts or self.segmented:
+            return self.runs(0, self.period - 1, x, y)
+        if self.expr not in RUNS:
+            RUNS.clear()
+            RUNS[self.expr] = self.runs(0, self.period - 1, x, y)
+        return RUNS[self.expr]
 
     def span(self, rows: Band, cols: Band) -> tuple[int, int]:
         """The least and the largest delta of a pair of bands."""
@@ -358,14 +370,39 @@ def periodic(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: i
 
 def by_turn(residues: Intervals, L: int, rows: Band, cols: Band, Br: int, Bc: int) -> list[int]:
     """The number of active tiles in each row, until rows repeat. An interval that wraps around has low > high."""
-    width, counts = cols.stop - cols.start, []
-    affordable(turns(L, rows, Br))
-    for k in range(turns(L, rows, Br)):
-        origin = cols.start * Bc - (rows.start + k) * Br
+    width, number = cols.stop - cols.start, turns(L, rows, Br)
+    affordable(number)
+    origins = (cols.start * Bc - (rows.start + k) * Br for k in range(number))
+    if number * len(residues) > MOST_SUMS:
+        return by_class(residues, L, width, Bc, origins)
+    counts = []
+    for origin in origins:
         ends = ((low, low + (high - low) % L) for low, high in residues)
         counts.append(
             sum(floor_sum(width, L, Bc, origin - low) - floor_sum(width, L, Bc, origin - top - 1) for low, top in ends)
         )
+    return counts
+
+
+def by_class(residues: Intervals, L: int, width: int, Bc: int, origins: Iterable[int]) -> list[int]:
+    """For each origin, how many of `width` columns j have origin + j Bc in the residues modulo L.
+
+    Columns repeat after L / g, with g = gcd(L, Bc). The residues that they meet are a class modulo g. In each class
+    they are put in the order in which columns meet them, and counted from the first one on.
+    """
+    affordable(L)
+    g = gcd(L, Bc)
+    step = L // g
+    active = bytearray(L)
+    for low, high in residues:
+        for first, stop in [(low, high + 1)] if low <= high else [(low, L), (0, high + 1)]:
+            active[first:stop] = b"\1" * (stop - first)
+    before = [list(accumulate([active[(c + j * Bc) % L] for j in range(step)] * 2, initial=0)) for c in range(g)]
+    inverse, (periods, rest) = pow(Bc // g, -1, step) if step > 1 else 0, divmod(width, step)
+    counts = []
+    for origin in origins:
+        found, at = before[origin % L % g], origin % L // g * inverse % step
+        counts.append(periods * found[step] + found[at + rest] - found[at])
     return counts
 
 

@@ -112,9 +112,16 @@ def npy_matrix(path: str) -> Bools:
     """The matrix of a .npy file, without axes of length 1 in front. ValueError unless all its numbers are 0 or 1."""
     data = np.load(path, allow_pickle=False, mmap_mode="r")  # takes no memory for what the file lacks
     data = data.reshape(data.shape[-2:]) if data.ndim > 2 and data.shape[:-2] == (1,) * (data.ndim - 2) else data
-    if data.ndim != 2 or not data.size or data.dtype.kind not in "buif" or not ((data == 0) | (data == 1)).all():
+    if data.ndim != 2 or not data.size or data.dtype.kind not in "buif":
         raise ValueError("it is no matrix of 0 and 1")
-    return data.astype(bool)
+    found = np.empty(data.shape, bool)
+    rows = max(1, CHUNK_BYTES // (data.shape[1] * data.itemsize))
+    for x in range(0, len(data), rows):  # a part at a time, read anew: what was read of a map would stay in memory
+        part = np.load(path, allow_pickle=False, mmap_mode="r").reshape(data.shape)[x : x + rows]
+        if data.dtype != bool and not ((part == 0) | (part == 1)).all():
+            raise ValueError("it is no matrix of 0 and 1")
+        found[x : x + rows] = part
+    return found
 
 
 def block_mask(path: str, arrays: dict[str, NDArray[np.int64]]) -> MaskFile:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, cast, overload
 from ..core.arrays import smaller
 from ..core.problem import DENSE, Attention, S
 from ..errors import InputError
-from .atoms import Diagonals, First
+from .atoms import Chunks, Diagonals, Documents, First
 from .closed_form import Axis, Counts
 from .counts import Counter, closed_counts
 from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
+MANY_SEGMENTS, MOST_LOOKED_PAIRS = 64, 2**22  # of so many segments on so few pairs, each pair is looked at
 MOST_SUMMED_PAIRS = 2**26  # the most pairs whose sums are kept for other tilings: 256 MB
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
@@ -290,7 +291,18 @@ class BoundMask(Generic[S]):
             return found
         if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
             return self._array_counts()
+        if self._in_many_segments and (summed := Summed.of(self.mask, int(self.N), int(self.Nk))):
+            return self.table_counts(summed.table(int(self.rows_q), int(self.rows_k)))
         return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
+
+    @property
+    def _in_many_segments(self) -> bool:
+        """Whether a mask of tokens has so many segments on so few pairs that a look at each pair is faster."""
+        N, Nk = int(self.N), int(self.Nk)
+        if self.unit != "tokens" or N * Nk > MOST_LOOKED_PAIRS:
+            return False
+        segments = [a.shape for a in atoms(self.mask.expr) if isinstance(a.shape, Chunks | Documents)]
+        return sum(sum(1 for _ in shape.edges(0, max(N, Nk) - 1)) for shape in segments) > MANY_SEGMENTS
 
     def _array_counts(self) -> Counts:
         """The counts for arrays of sizes, without a closed form."""

@@ -9,8 +9,10 @@ from types import SimpleNamespace
 import pytest
 from random_masks import random_atom
 
-from iosim.core.problem import DENSE
+from iosim.core.problem import DENSE, Attention
+from iosim.core.tiling import Tiling
 from iosim.errors import InputError
+from iosim.masks import counts
 from iosim.masks import files as masks_files
 from iosim.masks.closed_form import floor_sum
 from iosim.masks.counts import Counter, closed_counts
@@ -379,3 +381,29 @@ def test_a_file_takes_no_memory_for_what_it_lacks(tmp_path, monkeypatch):
             parse(f"file:{path}")
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_stripes_are_counted_by_classes_of_residues_as_by_sums(seed, monkeypatch):
+    """Several strides have many residues. Then columns are put in classes, which gives the sums of floors."""
+    rng = random.Random(seed)
+    L, Br, Bc = rng.randint(1, 60), rng.randint(1, 40), rng.randint(1, 40)
+    residues = counts.merge_intervals((k, k) for k in range(L) if rng.random() < 0.4)
+    if len(residues) > 1 and residues[-1][1] < L - 1:
+        residues = [*residues[1:], (L - 1, residues[0][1])]  # an interval that wraps around
+    rows, cols = (counts.Band(start, start + rng.randint(1, 300), ((0, 1),), False) for start in (rng.randint(0, 9), 2))
+    by_sums = counts.by_turn(residues, L, rows, cols, Br, Bc)
+    monkeypatch.setattr(counts, "MOST_SUMS", -1)
+    assert counts.by_turn(residues, L, rows, cols, Br, Bc) == by_sums
+
+
+@pytest.mark.parametrize("text", ["chunk:2|dilated:2:3", "chunk:3&window:40", "documents:" + ",".join(["3"] * 67)])
+@pytest.mark.parametrize("tile", [(1, 1), (7, 3), (64, 16)])
+def test_masks_of_many_segments_are_looked_at_pair_by_pair(text, tile):
+    """Their counts are those of the bands, in a time that does not grow with the segments."""
+    N = 201 if text.startswith("documents") else 200
+    bound = parse(text).bind(Attention(N, 4), Tiling(*tile), True)
+    assert bound._in_many_segments
+    axes = axis(N, tile[0], "tokens"), axis(N, tile[1], "tokens")
+    assert bound._counts == Counter(bound.mask.expr, *axes, 0).counts()
+    assert not parse("chunk:50|dilated:2:3").bind(Attention(N, 4), Tiling(*tile), True)._in_many_segments
