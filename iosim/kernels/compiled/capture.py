@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InputError, IosimError, MissingError
 from ..pretend.tensors import VALUES
+from ..read.limit import paused
 
 if TYPE_CHECKING:
     from ..walk.numbers import Elements
@@ -146,7 +147,7 @@ class Compiler:
         from torch._inductor.compile_fx import compile_fx
 
         rewrite(graph)
-        with forms_in_place():
+        with forms_in_place(), paused():
             return compile_fx(graph, inputs, inner_compile=self.keep)
 
     def keep(self, graph, inputs, **options):  # type: ignore[no-untyped-def]
@@ -154,7 +155,7 @@ class Compiler:
         names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
         kept = Graph("", bool(options.get("is_backward")), self.caller)
         try:
-            with without_modes():
+            with without_modes(), paused():
                 kept.code = code_of(graph, inputs, options)
             self.found.graphs.append(kept)
         except Exception as error:
