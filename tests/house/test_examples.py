@@ -12,6 +12,9 @@ EXAMPLES = {
     "first_count": "flash2 with tiles 196x1 moves 90,177,536 words\nthat is 1.064 times the floor\n",
     "tiles_for_a_gpu": "h100       256x16: 66.0 Mi words\n",
     "sweep_to_csv": "65536     14172160   9437184\n",
+    "keys_in_host_memory": "from the host 67,108,864 words, K and V once for each of 4 blocks: True\n"
+    "between device memory and SRAM 8,996,782,080 words\nevery tile visited gives the same: True\n"
+    "the output is attention: True\n",
     "cache_of_a_gpu": "64KB: 18688 misses, 1.00 times the explicit SRAM\n",
 }
 
