@@ -57,8 +57,8 @@ def count(N, d, block, shard, machine=Folded):
 
 
 N, d, block, shard = 65_536, 128, 16_384, 4_096
-host, inside = count(N, d, block, shard)
-print(f"from the host {host:,} words, K and V once for each of {-(-N // block)} blocks: {host == 2 * d * N * -(-N // block)}")
+blocks, (host, inside) = N // block, count(N, d, block, shard)
+print(f"from the host {host:,} words, K and V once for each of {blocks} blocks: {host == 2 * d * N * blocks}")
 print(f"between device memory and SRAM {inside:,} words")
 print(f"every tile visited gives the same: {count(200, 8, 64, 40) == count(200, 8, 64, 40, Machine)}")
 

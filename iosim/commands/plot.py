@@ -11,6 +11,7 @@ from .answer import say
 from .command import Need, named_command
 from .options import (
     AXES,
+    COUNT,
     chip_options,
     file_option,
     flag_option,
@@ -37,7 +38,7 @@ class Columns(NamedTuple):
     steps: bool
 
 
-@named_command("plot", needs=(Need("path"),), axes=AXES, usual="core")
+@named_command("plot", needs=(Need("path"),), axes=(*AXES, "ranks"), usual="core")
 @click.argument("rows", required=False)
 @text_option("-x", "With a file of rows: the column on the x axis, as M_bytes.", metavar="COLUMN")
 @text_option("-y", "With a file of rows: the column on the y axis, as total.", metavar="COLUMN")
@@ -47,9 +48,10 @@ class Columns(NamedTuple):
     "--picture",
     "traffic, gap (to the floor, against every M), footprint and timeline (of SRAM), race (moves; SVG), "
     "roofline, time (least, and kept measurements), predicted (generated kernels by the model; all three with "
-    "--hardware) or mask.",
+    "--hardware), links (words between GPUs, with --ranks) or mask.",
     default="traffic",
 )
+@text_option("--ranks", "With --picture links: numbers of GPUs, as 2:64:x2.", metavar="COUNTS", kind=COUNT)
 @problem_options
 @memory_options
 @tile_options
@@ -58,7 +60,9 @@ class Columns(NamedTuple):
 @file_option("A .png, .svg or .pdf file.")
 @gathered(columns=Columns)
 @problem_asked
-def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path: str | None) -> None:
+def command(
+    rows: str | None, columns: Columns, picture: str, ranks: str | None, asked: Asked, path: str | None
+) -> None:
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
     times, a mask.
 
@@ -74,6 +78,7 @@ def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path
     iosim plot --picture race --N 64 --d 16 --tiles 16x16 -o race.svg;
     iosim plot --picture time --N 1024:8192:x2 --d 128 --heads 32 --hardware h100 -o time.svg;
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
+    iosim plot --picture links --ranks 2:64:x2 --N 131072 --d 128 --heads 32 --kv-heads 8 -o links.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
     from ..counting.sentence import joined
@@ -86,5 +91,5 @@ def command(rows: str | None, columns: Columns, picture: str, asked: Asked, path
     values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
     if vain := unused(picture, values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
-    found = plot(rows, **columns._asdict(), picture=picture, path=path, **values)
+    found = plot(rows, **columns._asdict(), picture=picture, ranks=ranks, path=path, **values)
     say(found.notes)

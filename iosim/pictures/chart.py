@@ -13,6 +13,7 @@ MOST_SEEN = 8  # points along x that are marked one by one
 SHAPES = ("circle", "square", "triangle", "diamond", "down", "plus", "cross", "bar")
 AXIS_TITLES = {
     "N": "N, queries", "Nk": "Nk, keys", "d": "d, head dimension", "M_bytes": "M, bytes of SRAM",
+    "ranks": "P, GPUs", "mean_received_words": "words that a GPU receives, mean",
     "M_words": "M, words of SRAM", "total": "traffic, words", "reads": "reads, words", "writes": "writes, words",
     "total_bytes": "traffic, bytes", "read_bytes": "read, bytes", "write_bytes": "written, bytes",
     "flops": "floating-point operations", "sram_peak_bytes": "SRAM needed, bytes",

@@ -18,6 +18,7 @@ from . import draw
 from .asked import Asked, check_asked, is_axis
 from .draw import Drawn
 from .footprint import footprint
+from .links import links_sheet
 from .mask import tile_map
 from .predicted import time_sheet
 from .race import Race, race
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     Blocks = Callable[[Attention, str | None, Sequence[str], Rule | None, int], Drawn]
 
 CHOSEN = ("schedules", "tiles", "tile_multiple", "path", "hardware", "paper_model")
-TAKEN = ("rows", "x", "y", "by", "steps", "picture", *CHOSEN)
+TAKEN = ("rows", "x", "y", "by", "steps", "picture", "ranks", *CHOSEN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,6 +99,7 @@ def plot(
     by: str | Sequence[str] = (),
     steps: bool = False,
     picture: str = "traffic",
+    ranks: AxisValue = None,
     hardware: str | None = None,
     paper_model: bool = False,
     schedules: SchedulesAsked = (),
@@ -120,6 +122,7 @@ def plot(
     - `plot(picture="time", N="1024:8192:x2", d=128, heads=32, hardware="H100")`: the least times, and kept ones.
     - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
+    - `plot(picture="links", N=131072, d=128, heads=32, ranks="2:64:x2")`: the words that a GPU receives from others.
     - `path`: a file to draw to as well: .svg, .png or .pdf.
 
     Raises InputError for whatever is not allowed.
@@ -128,6 +131,8 @@ def plot(
     if path is not None:
         draw.format_of(path)
     M, names = values.pop("M", None), tuple(schedule_names(schedules))
+    if picture == "links":
+        return drawn_to(Picture(links_sheet(ranks, names, values)), path)
     size, text = None if M is None else axis_text(M), None if tiles is None else tiles_text(tiles)
     choice = Choice(size, hardware, names, text, tile_multiple, paper_model)
     if rows is not None:
@@ -140,6 +145,11 @@ def plot(
         under = (Choice() if picture == "mask" else choice).under(values)
         found = of_problem(Asked(picture, under.options, choice._replace(tile_multiple=under.multiple)))
         found = replace(found, remarks=(*under.notes, *found.remarks))
+    return drawn_to(found, path)
+
+
+def drawn_to(found: Picture, path: str | None) -> Picture:
+    """A picture, drawn to a file as well if there is a path."""
     if path is not None:
         found.save(path)
     return found

@@ -37,7 +37,7 @@ PACKAGES = {
     "calibrate": COUNTED | {"cuda", "predict", "gpu"},
     "sweeps": COUNTED | {"tuning", "tracing", "studies", "distributed"},
     "batches": COUNTED | {"tuning", "sweeps"},
-    "pictures": COUNTED | {"tuning", "tracing", "studies", "batches"},
+    "pictures": COUNTED | {"tuning", "tracing", "studies", "distributed", "batches"},
 }
 # Folders inside a package, in the same way. The files of the package itself may import all of its folders.
 FOLDERS = {"kernels": {"pretend": set(), "walk": set(), "read": {"pretend", "walk"}}}
