@@ -131,6 +131,9 @@ class Links(Answer):
         found = list(self.implied)
         if any(name in r.tensors for r in self.results for name in STATISTICS):
             found.append("x floor leaves out the statistics of rows (LSE, D), which the floors have for free")
+        m = self.machines
+        if m.nodes > 1 and m.link_bytes_per_second and not m.network_bytes_per_second:
+            found.append("times need the rate between nodes as well: --network, as 50GB")
         if any(r.fits is False for r in self.results):
             found.append("memory is that of attention alone: Q, K, V, O and what comes, for one layer")
         return found

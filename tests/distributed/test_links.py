@@ -221,6 +221,13 @@ def test_the_function_is_not_the_package():
     assert repr(iosim.links(8, 4, 2)).startswith("<Links: N = 8, d = 4, 2 GPUs")
 
 
+def test_notes_say_what_is_missing():
+    found = iosim.links(64, 8, nodes="2x4", heads=8, hardware="mi300x", schedules="ring")
+    assert any("--network" in note for note in found.notes) and found["ring"].link_seconds is None
+    given = iosim.links(64, 8, nodes="2x4", heads=8, hardware="mi300x", network="50GB", schedules="ring")
+    assert not any("--network" in note for note in given.notes) and given["ring"].link_seconds > 0
+
+
 # ---------------------------------------------------------------- bad input
 
 
