@@ -92,3 +92,15 @@ def parts_of(ends: NDArray[np.int64], most: int) -> Iterator[slice[int, int, Non
         stop = max(start + 1, int(ends.searchsorted(done + most, side="right")))
         yield slice(start, stop)
         start, done = stop, int(ends[stop - 1])
+
+
+def at_first(test: Test, *values: object) -> tuple[object, ...]:
+    """The values at the first point at which a test of arrays is true, for messages. Without arrays they are as they
+    are."""
+    if not hasattr(test, "ravel"):
+        return values
+    import numpy as np
+
+    found, *arrays = np.broadcast_arrays(test, *(np.asarray(value, object) for value in values))
+    place = int(np.argmax(found.ravel()))
+    return tuple(array.ravel()[place] for array in arrays)

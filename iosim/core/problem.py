@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, Option, Value, declared, place
 from ..units import dtype_bytes, parse_count
+from .arrays import at_first
 from .options import OF_EVERY_PROBLEM
 from .shapes import same
 
@@ -206,11 +207,13 @@ class Attention(Generic[S]):
         vars(self)["choice_rows"] = checked(CHOICE_ROWS, self.choice_rows)
         d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
         if self.latent and not every(dv <= d):
-            raise InputError("--dv", self.dv, f"at most --d {self.d} with --latent", "V is the first dv words of K")
+            dv_there, d_there = at_first(dv > d, dv, d)
+            raise InputError("--dv", dv_there, f"at most --d {d_there} with --latent", "V is the first dv words of K")
         heads, kv_heads = cast("tuple[Size, Size]", (self.heads, self.kv_heads))
         ragged = heads % kv_heads
         if ragged if isinstance(ragged, int) else ragged.any():
-            raise InputError("--kv-heads", self.kv_heads, f"a divisor of --heads {self.heads}")
+            kv_there, heads_there = at_first(ragged != 0, kv_heads, heads)
+            raise InputError("--kv-heads", kv_there, f"a divisor of --heads {heads_there}")
         plain = self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
         if self.gqa == "pack" and not plain:
             raise InputError(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, suggestion
 from ..units import parse_count
 from .atoms import BY_NAME, ROWS, Row
 from .expression import Atom, Expr, Join
+
+if TYPE_CHECKING:
+    from .expression import Value
 
 WHERE = "--mask"
 ALLOWED = (
@@ -18,7 +22,9 @@ LONGEST, DEEPEST = 2000, 50
 _CALL = r"\([^()]*\)"
 for _ in range(5):  # brackets in brackets
     _CALL = rf"\((?:[^()]|{_CALL})*\)"
-_TOKEN = re.compile(rf"\s*([&|~()]|file:[^&|()\s]*|py:[^&|()\s]*(?:{_CALL})?|[^&|~()\s]+)")
+_QUOTED = r"\"[^\"]*\"|'[^']*'"
+_FILE = rf"file:(?:{_QUOTED}|[^&|()\s]*)|py:(?:{_QUOTED}:?)?[^&|()\s]*(?:{_CALL})?"
+_TOKEN = re.compile(rf"\s*([&|~()]|{_FILE}|[^&|~()\s]+)")
 
 
 def parse_expression(text: str) -> Expr:
@@ -96,12 +102,24 @@ class _Parser:
         if row is None:
             raise self.error(spelt(word) or suggestion(name, BY_NAME) or f"there is no mask {name!r}")
         if row.read:
-            return Atom(name, row.read(value, f"{WHERE} ({word})"))
+            return Atom(name, self.read(row, value, word))
         if ":" in row.syntax:
             return self.numbers(row, value, f"{WHERE} ({word})")
         if colon and not (row.tiles and value == "b"):
             raise self.error(f"`{name}` or `{name}:b`" if row.tiles else f"`{name}` takes no number")
         return Atom(name, tiles=bool(colon))
+
+    def read(self, row: Row, text: str, word: str) -> Value:
+        """What a file holds. Its path may stand in quotes."""
+        assert row.read is not None
+        path = re.sub(rf"^(?:{_QUOTED})", lambda found: found[0][1:-1], text)
+        try:
+            return row.read(path, f"{WHERE} ({word})")
+        except InputError as error:
+            if self.at == len(self.words) or self.words[self.at] in ("&", "|", ")"):
+                raise
+            hint = f"a path with a space or a parenthesis stands in quotes, as {row.name}:'my {row.name} (1)'"
+            raise InputError(error.where, error.found, error.allowed, f"{error.hint}; {hint}") from None
 
     def numbers(self, row: Row, text: str, where: str) -> Expr:
         """The predicate with the numbers that stand after its name, in tiles if they end with b."""

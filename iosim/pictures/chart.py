@@ -199,7 +199,10 @@ def round_steps(low: float, high: float) -> list[float]:
 
 def number(value: float) -> str:
     """A number as a tick shows it."""
-    return f"{value:.15g}" if abs(value) < 1e6 else power(value / 10 ** floor(log10(value)), floor(log10(value)))
+    if abs(value) < 1e6:
+        return f"{value:.15g}"
+    exponent = floor(log10(abs(value)))
+    return power(value / 10.0**exponent, exponent)
 
 
 def power(factor: float, exponent: int) -> str:

@@ -28,6 +28,8 @@ SPLITS = (  # columns that may split lines further, in this order
 POINTS_AN_OCTAVE = 8
 MOST_LINES = 8  # lines of a chart, without the proven ones
 UNFIT = " (does not fit)"
+MOST_POINTS = 100_000  # of a chart
+MOST_SIZE = 1e300  # of a number that is drawn; the reciprocal is the least
 MOST_CHARTS = 12  # charts of a sheet
 ONE_CHART = ("tiling", "schedule", "policy")  # rows that differ in these are lines of one chart
 
@@ -104,6 +106,7 @@ def from_rows(
 ) -> Chart:
     """The chart of some rows, with at most MOST_LINES lines. With `asked`, options of a problem gave the rows."""
     known, names = known_rows(rows, x, y, by)
+    check_points(len(known))
     # Lines stand in the order of all rows, also of those without a y.
     order = rows.groupby(names, sort=False, dropna=False).ngroup() if names else rows.index.to_series() * 0
     groups = [group for _, group in known.groupby(order.loc[known.index])]
@@ -142,14 +145,26 @@ def numbers(option: str, column: pd.Series) -> pd.Series:
 
     Raises InputError for a column that holds anything else.
     """
-    if column.dtype.kind in "iuf":
-        return column
-    try:
-        if column.dtype.kind == "b":
-            raise ValueError
-        return column.map(lambda value: float("nan") if value is None else float(value)).astype(float)
-    except (TypeError, ValueError):
-        raise InputError(option, str(column.name), "a column of numbers") from None
+    if column.dtype.kind not in "iuf":
+        try:
+            if column.dtype.kind == "b":
+                raise ValueError
+            column = column.map(lambda value: float("nan") if value is None else float(value)).astype(float)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(option, str(column.name), "a column of numbers") from None
+    sizes = column.dropna().astype(float).abs()
+    wrong = sizes[(sizes > MOST_SIZE) | ((sizes > 0) & (sizes < 1 / MOST_SIZE))]
+    if len(wrong):
+        allowed = f"numbers from {1 / MOST_SIZE:g} to {MOST_SIZE:g} in size, or 0"
+        raise InputError(option, f"{column.loc[wrong.index[0]]} in {column.name}", allowed, "leave out such rows")
+    return column
+
+
+def check_points(points: int) -> None:
+    """Raise InputError for a chart of more points than can be drawn."""
+    if points > MOST_POINTS:
+        hint = "a coarser axis, as --N 1K:1M:x2, or fewer rows"
+        raise InputError("plot", f"{points} points", f"at most {MOST_POINTS} in a chart", hint)
 
 
 def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> ChartLine:
@@ -226,6 +241,7 @@ def sweep_of(
             allowed = "one value beside several --N, as --M 100KB"
             raise InputError("--M", "nothing", allowed, "or give --tiles as 128x64") from None
         raise
+    check_points(plan.rows)
     return ("N" if many == ["N"] else "M_bytes"), plan
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..core.arrays import at_first
 from ..core.options import OF_EVERY_PROBLEM
 from ..core.problem import USUAL, Attention, Tensor, mask_matters
 from ..core.shapes import same
@@ -295,7 +296,8 @@ def require(schedule: Schedule, problem: Attention) -> None:
             option, reason = flag_of(name), (schedule.about.__doc__ or "").rstrip(".")
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
-            raise InputError(option, str(value), f"{wanted} with --schedule {schedule.name}", reason)
+            there, allowed = at_first(value != wanted, value, wanted)
+            raise InputError(option, str(there), f"{allowed} with --schedule {schedule.name}", reason)
     if not SCHEDULES.built_in(schedule.name):
         check_outputs(schedule)
 
