@@ -43,6 +43,10 @@ class Slope(NamedTuple):
     allowed_bias: float
 
 
+Met = Callable[[str, int, "Array"], None]
+"""Takes the output (name, head) of the same steps."""
+
+
 class AsKernel(RowBlocks):
     """The numeric machine with the roundings of a kernel: tensor cores take all operands in the type of Q. `cores` says
     which launches use them."""
@@ -92,11 +96,12 @@ def slope_of_job(
     names: Sequence[str],
     hbm_of: Callable[[int], Arrays],
     output_of: Callable[[str, int, Array], Array],
+    met: Met = lambda name, head, same: None,
 ) -> Slope | None:
     """The slope of the output that is farthest off; None if the run in NumPy would take too long.
 
     `names` are the outputs to judge. `hbm_of` gives the inputs of a head, and `output_of` the output (name, head) in
-    the shape of an array.
+    the shape of an array. `met` gets the outputs of the same steps.
     """
     p, schedule, heads = job.problem.packed, find(job.name), compared_heads(job)
     tensors = {**TENSORS, **schedule.tensors}
@@ -108,6 +113,7 @@ def slope_of_job(
         for name in names:
             same = machine.array(name)
             pairs[name].append((output_of(name, head, same), same))
+            met(name, head, same)
     units = {name: (UNIT[p.hbm_type(tensors[name])], UNIT[str(p.acc_dtype)]) for name in names}
     cut = CUT * -(-max(p.N, p.Nk) // MMA) if any(cores) else 0.0
     found = [slope(in_rows(pairs[name], 0), in_rows(pairs[name], 1), *units[name], cut) for name in names if heads]
