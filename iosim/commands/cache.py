@@ -76,6 +76,7 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
     """
     from itertools import product
 
+    from ..progress import under_way
     from ..schedules import find_all
     from ..tracing.cache_answer import cache_of, cache_of_file, sizes_of
     from ..units import dtype_bytes, parse_bytes
@@ -85,14 +86,17 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
         alone(asked, ("--dtype", "--M", "--hardware"))
         word = dtype_bytes(str(asked.given.get("dtype") or "fp16"))
         caches = simulated.caches(sizes_of(choice.M, choice.hardware, word), word)
-        answer_all([({}, cache_of_file(trace, word, caches))], output)
+        with under_way() as tell:
+            of_file = cache_of_file(trace, word, caches, tell)
+        answer_all([({}, of_file)], output)
         return
     p, under, places = asked.problem, asked.under, asked.places
     sizes = [parse_bytes(place.M, p.word_bytes) for place in places if place.M is not None]
     one = sizes[0] if len(sizes) == 1 else None
     parts = []
     apart = [(place.label, [size]) for place, size in zip(places, sizes, strict=False) if "hardware" in place.label]
-    for (label, own), schedule in product(apart or [({}, sizes)], find_all(choice.schedules or "flash1")):
-        found = cache_of(p, schedule, choice.rule, one, simulated.caches(own, p.word_bytes), under)
-        parts.append(({**label, "schedule": schedule.name}, found))
+    with under_way() as tell:
+        for (label, own), schedule in product(apart or [({}, sizes)], find_all(choice.schedules or "flash1")):
+            found = cache_of(p, schedule, choice.rule, one, simulated.caches(own, p.word_bytes), under, tell)
+            parts.append(({**label, "schedule": schedule.name}, found))
     answer_all(parts, output)

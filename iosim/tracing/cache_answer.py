@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .accesses import Moves
     from .event_reader import MovesOfFile
 
+Tell = Callable[[str], None]
+"""Takes a text about the progress."""
 TAKEN = (
     "N", "d", "M", "trace", "hardware", "paper_model", "tile_multiple", "tiles", "schedule", "granularity", "line",
     "policy", "tensors", "curve", "mask",
@@ -108,8 +110,13 @@ class Comparison(TypedDict):
     results: list[Row]
 
 
-def compare(caches: Caches, moves: Moves | MovesOfFile, own: ExplicitSRAM) -> Comparison:
+def silent(text: str) -> None:
+    """Takes a text about the progress, and drops it."""
+
+
+def compare(caches: Caches, moves: Moves | MovesOfFile, own: ExplicitSRAM, tell: Tell = silent) -> Comparison:
     """The traffic of caches, beside that of the moves themselves."""
+    tell("putting the accesses in order")
     string = accesses(moves, caches.granularity, caches.line_bytes)
     sizes = list(dict.fromkeys(caches.sizes))
     capacities = [size // string.unit_bytes for size in sizes]
@@ -118,11 +125,15 @@ def compare(caches: Caches, moves: Moves | MovesOfFile, own: ExplicitSRAM) -> Co
     found: list[CacheCounts] = []
     sizes_of_rows = list(sizes)
     if caches.policy != "belady":
+        tell(f"{len(string.ids):,} accesses through an LRU of every size")
         lru = LRU(string)
         found += lru.counts(lru.breakpoints() if caches.curve else capacities)
         sizes_of_rows = [*(c.M_bytes for c in found), *sizes] if caches.curve else sizes * 2
     if caches.policy != "lru":
-        best = {capacity: belady(string, capacity) for capacity in dict.fromkeys(capacities)}
+        best = {}
+        for capacity in dict.fromkeys(capacities):
+            tell(f"{len(string.ids):,} accesses through Belady's cache of {capacity * string.unit_bytes:,} B")
+            best[capacity] = belady(string, capacity)
         found += [best[capacity] for capacity in capacities]
     return {
         "accesses": string.total,
@@ -197,24 +208,33 @@ def table_of(name: str, title: str, found: Comparison) -> Table:
 
 
 def cache_of(
-    p: Attention, schedule: Schedule, tiles: Rule | None, one: int | None, caches: Caches, under: Conditions = PAPER
+    p: Attention,
+    schedule: Schedule,
+    tiles: Rule | None,
+    one: int | None,
+    caches: Caches,
+    under: Conditions = PAPER,
+    tell: Tell = silent,
 ) -> Table:
-    """The caches for one schedule. `one` is the M in bytes for which paper and best tiles are chosen."""
+    """The caches for one schedule. `one` is the M in bytes for which paper and best tiles are chosen. `tell` gets texts
+    about the progress."""
     run = one_head_run(schedule, p, tiles, one, under.multiple)
+    tell(f"recording the loads and stores of {schedule.name}")
     moves = record(*run, caches.tensors)
     title = f"{schedule.name}, {asked(p)}"
-    table = table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves)))
+    table = table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves), tell))
     return replace(table, notes=under.notes, json={**table.json, "notes": [*under.notes]})
 
 
-def cache_of_file(path: str, word_bytes: int, caches: Caches) -> Table:
+def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silent) -> Table:
     """The caches for the loads and stores of a file of events, whose words have `word_bytes` bytes."""
     from .event_reader import moves_of_file
 
+    tell(f"reading {path}")
     moves = moves_of_file(path, word_bytes, caches.tensors)
     peak = moves.peak_words
     own = moved(moves.tensors, moves.total_bytes, peak, None if peak is None else peak * word_bytes)
-    return table_of(path, path, compare(caches, moves, own))
+    return table_of(path, path, compare(caches, moves, own, tell))
 
 
 def cache(

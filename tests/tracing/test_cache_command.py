@@ -4,6 +4,8 @@ import pytest
 from paths import DOCS
 from sessions import sessions
 
+from iosim import Attention, Tiling
+
 SIZES = ("--N", 32, "--d", 8, "--tiles", "8x8", "--schedule", "flash1")
 
 
@@ -66,3 +68,16 @@ def test_tiles_that_overlap_are_no_objects(iosim):
 @pytest.mark.parametrize("command, output", sessions((DOCS / "cache.md").read_text()), ids=lambda x: x[-30:])
 def test_the_docs_print_what_is_printed(command, output, iosim):
     assert iosim(*command.split()).stdout == output
+
+
+def test_each_stage_is_told(monkeypatch):
+    """On a terminal the first text is shown after a second: recording, then each cache."""
+    from iosim.schedules import find
+    from iosim.tracing import cache_answer
+
+    said = []
+    caches = cache_answer.caches_of([1024, 4096], 2, "line", None, "both", False, ())
+    cache_answer.cache_of(Attention(64, 16), find("flash1"), Tiling(16, 16), None, caches, tell=said.append)
+    assert said[0] == "recording the loads and stores of flash1" and said[1] == "putting the accesses in order"
+    assert "through an LRU of every size" in said[2]
+    assert [text.rpartition(" of ")[2] for text in said[3:]] == ["1,024 B", "4,096 B"]
