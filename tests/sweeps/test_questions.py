@@ -24,7 +24,7 @@ AXES = {
     "check": {"--N": (8,), "--d": (4,), "--dtype": ("fp16", "fp32"), "--acc-dtype": ("fp32", "fp64"),
               "--seed": (0, 3), "--dropout": (0.0, 0.25), "--tiles": ("4x4", "8x4")},
     "roofline": {"--N": (32, 64), "--d": (8,), "--heads": (1, 2), "--tile-multiple": (1, 8), "--hardware": ("h100", "t4")},
-    "links": {"--N": (32, 64), "--d": (8,), "--heads": (4,), "--mask": ("dense", "causal"), "--M": ("4KB",), "--ranks": (2, 4)},
+    "links": {"--N": (32, 64), "--d": (8,), "--heads": (4, 8), "--mask": ("dense", "causal"), "--M": ("4KB",), "--ranks": (2, 4)},
 }  # fmt: skip
 OTHERS = [  # of the same commands, with other options
     ("tune", {"--N": (32,), "--d": (64, 16), "--M": ("4KB", "64KB", "16B")}),
