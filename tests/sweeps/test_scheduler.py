@@ -1,7 +1,6 @@
 """Workers of Dask give the bytes of one process; what they lack is one message; and what is killed loses nothing."""
 
 import os
-import shutil
 import signal
 import subprocess
 from contextlib import closing
@@ -10,7 +9,6 @@ import pytest
 from paths import ROOT, TESTS
 from sweeps_run import LARGE, LONG, SMALLEST, begun, cluster_of, ended, gathered, run, scheduler, worker
 
-from iosim import __version__
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
 from iosim.sweeps.executors import results
@@ -119,19 +117,6 @@ def test_a_worker_with_another_version(iosim, tmp_path):
     assert result.exit_code == 3 and "has iosim 0.0.7, and this is iosim" in result.stderr
 
 
-def test_a_worker_that_comes_later_with_other_files(tmp_path):
-    """It has the same version, and joins a sweep of minutes."""
-    other = shutil.copytree(ROOT / "iosim", tmp_path / "other" / "iosim").parent
-    with (other / "iosim" / "counting" / "count.py").open("a") as file:
-        file.write("# edited\n")
-    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
-        first = begun(tmp_path / "sweep", "--scheduler", address, "--d", "8:8192:+8", "--columns", "N")
-        paths = {**os.environ, "PYTHONPATH": str(other)}
-        with ended(worker(address, tmp_path, cwd=other, env=paths)):
-            said = first.communicate(timeout=120)[1]
-    assert first.returncode == 3 and f"has other files of iosim {__version__}" in said, said
-
-
 def test_another_version_of_dask_is_said_once(iosim, tmp_path, recwarn):
     """Dask warns of it as well, with a table."""
     text = "import distributed.versions as of; of._version_cached = lambda name: '2001.1.0'"
@@ -225,22 +210,6 @@ def test_an_error_of_a_part_is_the_error_of_the_run():
 def test_no_number_of_processes_for_a_scheduler_that_runs(iosim):
     result = iosim(*LARGE[:-2], "--scheduler", "tcp://a:1", "--jobs", 2, "-o", "-")
     assert result.exit_code == 2 and "--scheduler local" in result.stderr
-
-
-def test_a_worker_that_comes_later_with_another_disk(tmp_path, monkeypatch):
-    """It has the same iosim, and joins a sweep of minutes. Its parts are not where they are looked for."""
-    text = """
-import os
-if not hasattr(os, "real"):  # Dask runs the file twice
-    os.real = os.replace
-    os.replace = lambda part, to: os.real(part, os.path.dirname(__file__) + "/elsewhere")
-"""
-    (tmp_path / "other.py").write_text(text)
-    with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
-        first = begun(tmp_path / "sweep", "--scheduler", address, "--d", "8:8192:+8", "--columns", "N")
-        with ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
-            said = first.communicate(timeout=120)[1]
-    assert first.returncode == 2 and "all workers share" in said and "is not there, though its worker wrote it" in said
 
 
 def test_the_last_worker_goes(tmp_path):
@@ -346,3 +315,15 @@ def test_the_dashboard_is_for_this_machine_only():
         server = workers.client.cluster.scheduler.http_server
         places = {found.getsockname()[0] for found in server._sockets.values()}
         assert places == {"127.0.0.1"} and "http://127.0.0.1:" in workers.notes[0]
+
+
+def test_workers_of_this_machine_keep_their_memory(monkeypatch):
+    """Dask's own settings for its workers stay, but for those of glibc. A variable of the environment wins."""
+    from iosim.sweeps.scheduler import Dask
+
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1048576")
+    with closing(Dask("local", 1)) as workers:
+        (found,) = workers.client.run(lambda: dict(os.environ)).values()
+    assert found["MALLOC_TRIM_THRESHOLD_"] == "1073741824" and found["MALLOC_MMAP_THRESHOLD_"] == "1048576"
+    assert found["OMP_NUM_THREADS"] == "1"
