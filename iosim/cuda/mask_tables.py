@@ -173,7 +173,7 @@ class Tables:
     def _file(self, file: MaskFile) -> Callable[[CText, CText], CText]:
         """The number of a file at two positions."""
         m = self.mask
-        name, columns = self._named_bits(file, file.data.shape, lambda: file.data)
+        name, columns = self._named_bits(file, file.size, lambda: file.data)
         rows, keys = file.entry(m.N, m.Nk, m.rows_q, m.rows_k)
 
         def number(x: CText, y: CText) -> CText:

@@ -32,12 +32,28 @@ class MaskFile:
     """
 
     path: str
-    data: Bools
+    packed: NDArray[np.uint8]
+    """The rows, eight numbers a byte."""
+    columns: int
     block: tuple[int, int] | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(rows, columns) of the matrix."""
+        return len(self.packed), self.columns
+
+    @property
+    def data(self) -> Bools:
+        """The matrix."""
+        return np.unpackbits(self.packed, axis=1, count=self.columns).view(bool)
+
+    def at(self, rows: NDArray[np.int64], columns: NDArray[np.int64]) -> Bools:
+        """The numbers in these rows and columns, (rows, columns)."""
+        return np.unpackbits(self.packed[rows], axis=1, count=self.columns).view(bool)[:, columns]
 
     def fits(self, N: int, Nk: int) -> bool:
         """Whether the matrix has a number for each pair of tokens, or of blocks if it has blocks."""
-        return self.data.shape == self.shape(N, Nk)
+        return self.size == self.shape(N, Nk)
 
     def shape(self, N: int, Nk: int) -> tuple[int, int]:
         """The shape that fits N queries and Nk keys."""
@@ -49,7 +65,7 @@ class MaskFile:
         the tiles."""
         if self.fits(N, Nk):
             return self.block or (1, 1)
-        found, in_tiles = self.data.shape, tiles(N, Nk, rows_q, rows_k)
+        found, in_tiles = self.size, tiles(N, Nk, rows_q, rows_k)
         if self.block is None and found == in_tiles:
             return rows_q, rows_k
         if self.block:
@@ -61,7 +77,7 @@ class MaskFile:
 
     def own_tiles(self, N: int, Nk: int) -> str:
         """A hint: the option with the tiles that a file of tiles is for. Empty if no equal tiles cover all tokens."""
-        rows, columns = self.data.shape
+        rows, columns = self.size
         return f"its tiles are those of --tiles {N // rows}x{Nk // columns}" if not (N % rows or Nk % columns) else ""
 
 
@@ -105,23 +121,27 @@ def _load(path: str, mtime: int, size: int) -> MaskFile:
         check_archive(path)
         with np.load(path, allow_pickle=False) as arrays:
             return block_mask(path, dict(arrays))
-    return MaskFile(path, npy_matrix(path) if path.endswith(".npy") else read_text_matrix(path))
+    if path.endswith(".npy"):
+        return MaskFile(path, *npy_matrix(path))
+    matrix = read_text_matrix(path)
+    return MaskFile(path, np.packbits(matrix, axis=1), matrix.shape[1])
 
 
-def npy_matrix(path: str) -> Bools:
-    """The matrix of a .npy file, without axes of length 1 in front. ValueError unless all its numbers are 0 or 1."""
+def npy_matrix(path: str) -> tuple[NDArray[np.uint8], int]:
+    """(packed rows, columns) of the matrix of a .npy file, without axes of length 1 in front. ValueError unless all its
+    numbers are 0 or 1."""
     data = np.load(path, allow_pickle=False, mmap_mode="r")  # takes no memory for what the file lacks
     data = data.reshape(data.shape[-2:]) if data.ndim > 2 and data.shape[:-2] == (1,) * (data.ndim - 2) else data
     if data.ndim != 2 or not data.size or data.dtype.kind not in "buif":
         raise ValueError("it is no matrix of 0 and 1")
-    found = np.empty(data.shape, bool)
+    found: list[NDArray[np.uint8]] = []
     rows = max(1, CHUNK_BYTES // (data.shape[1] * data.itemsize))
     for x in range(0, len(data), rows):  # a part at a time, read anew: what was read of a map would stay in memory
         part = np.load(path, allow_pickle=False, mmap_mode="r").reshape(data.shape)[x : x + rows]
         if data.dtype != bool and not ((part == 0) | (part == 1)).all():
             raise ValueError("it is no matrix of 0 and 1")
-        found[x : x + rows] = part
-    return found
+        found.append(np.packbits(part != 0, axis=1))
+    return np.concatenate(found), data.shape[1]
 
 
 def block_mask(path: str, arrays: dict[str, NDArray[np.int64]]) -> MaskFile:
@@ -143,7 +163,7 @@ def block_mask(path: str, arrays: dict[str, NDArray[np.int64]]) -> MaskFile:
         data[row, places[row, place]] = True
     if min(block) < 1 or not data.size:
         raise ValueError("it has no blocks")
-    return MaskFile(path, data, block)
+    return MaskFile(path, np.packbits(data, axis=1), data.shape[1], block)
 
 
 def one_head(arrays: dict[str, NDArray[np.int64]], name: str, axes: int) -> NDArray[np.int64]:

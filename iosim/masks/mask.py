@@ -218,7 +218,7 @@ class BoundMask(Generic[S]):
     def _numbers(self, file: MaskFile) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]:
         """The numbers of a file as a function of positions of tokens."""
         rows, keys = file.entry(int(self.N), int(self.Nk), int(self.rows_q), int(self.rows_k))
-        return lambda x, y: file.data[x // rows, y // keys]
+        return lambda x, y: file.at((x // rows)[:, 0], (y // keys)[0])
 
     @cached_property
     def table(self) -> Bools:

@@ -88,7 +88,7 @@ def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:
     from .mask import Mask
 
     mask.bind(Attention(N, 1, Nk), Tiling(N, Nk))  # InputError if the blocks are not those of N x Nk tokens
-    rows, keys = file.data.shape
+    rows, keys = file.size
     blocks = Mask(mask.text, Atom("file", replace(file, block=None)))
     height, width = file.block or (1, 1)
     return looked_at(blocks.bind(Attention(rows, 1, keys), Tiling(1, 1)), sizes_of(N, height), sizes_of(Nk, width))

@@ -43,3 +43,15 @@ def test_memory_is_a_few_bytes_a_character(tmp_path):
     finally:
         tracemalloc.stop()
     assert peak < 5 * N * N
+
+
+def test_a_matrix_is_kept_as_bits(tmp_path):
+    """An eighth of a byte a number, whatever the type of the file. Rows and columns are found again."""
+    matrix = np.random.default_rng(0).random((70, 45)) < 0.5
+    for kind in (bool, np.int64, np.float32):
+        np.save(tmp_path / "m.npy", matrix.astype(kind)[None])
+        found = files.read_file(str(tmp_path / "m.npy"))
+        assert found.packed.nbytes == 70 * 6 and found.size == (70, 45) and (found.data == matrix).all()
+        rows, columns = np.array([3, 3, 69]), np.array([44, 0, 7, 7])
+        assert (found.at(rows, columns) == matrix[np.ix_(rows, columns)]).all()
+        (tmp_path / "m.npy").unlink()
