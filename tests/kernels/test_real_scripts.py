@@ -167,7 +167,7 @@ from nothing_of_this_name import Base, Other
 class First(Base): pass
 class Second(Other, First): pass
 class Third(Base, kw_only=True): pass
-assert issubclass(Second, First) and Third()
+assert issubclass(Second, First) and Third(1, size=3).size == 3
 run(torch.rand(6))
 """, [("add", 1, 6)]),
     "the code of a launch": ("""

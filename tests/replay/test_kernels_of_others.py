@@ -94,6 +94,22 @@ def test_the_table_of_kernels_that_were_drawn():
     assert len(DRAWN) == 100 and max(float(row["seconds"] or 0) for row in DRAWN) < 1.5
 
 
+def test_the_table_of_published_kernels():
+    """A row whose kernel stands in parentheses is a script that ended early."""
+    with open(VALIDATION / "kernels" / "published.csv") as file:
+        rows = list(csv.DictReader(file))
+    (section,) = re.findall(r"## Which scripts run as they are\?\n(.*?)\n## ", PAGE, re.S)
+    shown = re.findall(r"^\| ([^|]+) \| (\d+) \| (\d+) \| (\d+) \|$", section, re.M)
+    assert [name for name, *_ in shown[:-1]] == list(dict.fromkeys(row["project"] for row in rows))
+    for name, *numbers in shown:
+        some = [row for row in rows if name in ("all", row["project"])]
+        kernels = [row for row in some if not row["kernel"].startswith("(")]
+        answered = [row for row in kernels if row["answer"] != "refused"]
+        counts = [len(answered), len(kernels) - len(answered), len(some) - len(kernels)]
+        assert counts == [int(n) for n in numbers], name
+    assert all(row["why"] if row["answer"] == "refused" else int(row["reads"]) + int(row["writes"]) for row in rows)
+
+
 PAIRS = (("words", "iosim_words"), ("distinct_words", "iosim_distinct_words"))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 COLUMNS = ("project", "version", "script", "kernel", "answer", "launches", "reads", "writes", "why")
 TUTORIALS = ("01-vector-add", "02-fused-softmax", "03-matrix-multiplication", "04-low-memory-dropout", "05-layer-norm",
-             "06-fused-attention", "07-extern-functions", "08-grouped-gemm", "09-persistent-matmul",
+             "06-fused-attention", "07-extern-functions", "09-persistent-matmul",
              "10-block-scaled-matmul", "11-programmatic-dependent-launch")  # fmt: skip
 LECTURES = ("lecture_001/triton_square", "lecture_029/vector_add", "lecture_018/kernels/triton_fused_add_mul_relu",
             "lecture_018/kernels/triton_fused_add_mul_activation",

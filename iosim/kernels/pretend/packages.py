@@ -71,7 +71,10 @@ class AnyAttribute(type):
 
 
 class AnyClass(metaclass=AnyAttribute):
-    """The base class in place of a class of a missing package. Its subclasses may take any keyword."""
+    """The base class in place of a class of a missing package. Its subclasses, and their objects, take any keyword."""
+
+    def __init__(self, *values: object, **named: object) -> None:
+        vars(self).update(named)
 
     def __init_subclass__(cls, **named: object) -> None:
         super().__init_subclass__()
