@@ -181,7 +181,9 @@ def accesses(moves: Moves | MovesOfFile, granularity: str = "line", line_bytes: 
     if granularity == "word":
         line_bytes = min(moves.widths)
         if max(moves.widths) > line_bytes:
-            raise InputError("--granularity", "word", "words of one size", "give --granularity line, or no --acc-dtype")
+            raise InputError(
+                "--granularity", "word", "words of one size", "give --granularity line, or --tensors of one type"
+            )
     for width in moves.widths:
         if line_bytes % width:
             raise InputError("--line", line_bytes, f"a multiple of {width} bytes, the size of a word")

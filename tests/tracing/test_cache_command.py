@@ -81,3 +81,25 @@ def test_each_stage_is_told(monkeypatch):
     assert said[0] == "recording the loads and stores of flash1" and said[1] == "putting the accesses in order"
     assert "through an LRU of every size" in said[2]
     assert [text.rpartition(" of ")[2] for text in said[3:]] == ["1,024 B", "4,096 B"]
+
+
+def test_words_of_two_sizes_have_a_hint_that_helps(iosim):
+    """The entries of a block table have four bytes. Without it all words of paged have two."""
+    line = (
+        "cache",
+        "--N",
+        64,
+        "--d",
+        16,
+        "--tiles",
+        "16x16",
+        "--schedule",
+        "paged",
+        "--M",
+        "4KB",
+        "--granularity",
+        "word",
+    )
+    done = iosim(*line)
+    assert done.exit_code == 2 and "give --granularity line, or --tensors of one type" in done.stderr
+    assert iosim(*line, "--tensors", "Q,K,V,O").exit_code == 0
