@@ -171,6 +171,8 @@ class Commands(click.Group):
         place = next((k for k, text in enumerate(args) if text in COMMANDS), len(args))
         flags = [text.partition("=")[0] for text in args[:place] if text.startswith("-")]
         others = [flag for flag in flags if flag not in OPTIONS]
+        if place == len(args) and args and not args[0].startswith("-"):
+            raise misnamed(args[0])
         if others and place == len(args):
             hint = suggestion(others[0], OPTIONS) or "as in iosim count --N 8192 --d 128 --M 100KB"
             raise InputError("command", others[0], ", ".join(sorted(COMMANDS)), hint)
@@ -182,10 +184,14 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            names = sorted(COMMANDS)
-            hint = GONE.get(args[0]) or suggestion(args[0], names)
-            raise InputError("command", args[0], ", ".join(names), hint)
+            raise misnamed(args[0])
         return super().resolve_command(ctx, args)
+
+
+def misnamed(name: str) -> InputError:
+    """The fault of a command that does not exist."""
+    names = sorted(COMMANDS)
+    return InputError("command", name, ", ".join(names), GONE.get(name) or suggestion(name, names))
 
 
 def blamed(error: Exception) -> Exception:

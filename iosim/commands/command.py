@@ -32,10 +32,10 @@ from .options import ONE_OR_AXIS, PLACES, TILES, Option, row_option
 if TYPE_CHECKING:
     from .options import Function
 
-FAULTS, NAMED, HELP_ALL = "iosim.faults", "iosim.named", "iosim.help_all"
+FAULTS, LINE, NAMED, HELP_ALL = "iosim.faults", "iosim.line", "iosim.named", "iosim.help_all"
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
-FIRST = ("Nk", "heads", "kv_heads", "dtype", "causal", "mask", "hardware", "schedule", "schedules", "tiles")
+FIRST = ("Nk", "heads", "kv_heads", "dtype", "causal", "mask", "M", "hardware", "schedule", "schedules", "tiles")
 """The parameters that --help shows of those that many commands share. --help-all shows the others too."""
 AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""
@@ -90,10 +90,11 @@ INSTEAD = {
     **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
     "--M-elements": "--M takes words too, as --M 51200el",
     "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
-    **dict.fromkeys(("--window", "--window-size", "--sliding-window"), "write it as --mask 'causal&window:1023'"),
     **dict.fromkeys(("--softmax-scale", "--sm-scale", "--scale"), "scaling moves no words: leave it out"),
 }
 """What to do instead of options that no command has."""
+WINDOWS = {"window", "windowsize", "slidingwindow"}
+"""Options of other programs for a sliding window, as `spelled` writes them."""
 
 
 class Command(click.Command):
@@ -179,12 +180,12 @@ class Command(click.Command):
         """Parse a line. An unknown option is dropped with its value, and recorded as a fault."""
         ctx.allow_extra_args, line = True, list(args)
         load_ahead(ctx, line)
-        ctx.meta[NAMED] = option_names_in(args)
+        ctx.meta[NAMED], ctx.meta[LINE] = option_names_in(args), line
         while True:
             try:
                 extra = super().parse_args(ctx, list(line))
             except click.NoSuchOption as error:
-                fault = self.unknown(ctx, error.option_name)
+                fault = self.unknown(ctx, error.option_name, line)
                 rest = without(line, error.option_name, value=True)
             except click.BadOptionUsage as error:
                 fault = self.misused(error)
@@ -241,7 +242,7 @@ class Command(click.Command):
         except InputError as error:
             found.append(error)
         faults = [*self.lists(ctx), *found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
-        raise self.without_gpu(ctx, faults) or together(faults, example_of(self))
+        raise self.without_gpu(ctx, faults) or together(faults, completed(self, ctx.meta.get(LINE, ()), faults))
 
     def without_gpu(self, ctx: click.Context, faults: Sequence[InputError]) -> IosimError | None:
         """The error of a command that needs a GPU where none is found; None for any other command and machine.
@@ -335,7 +336,7 @@ class Command(click.Command):
             if option.name in absent and not any(repr(option.flag) in fault.hint for fault in faults_in(ctx))
         ]
 
-    def unknown(self, ctx: click.Context, name: str) -> InputError:
+    def unknown(self, ctx: click.Context, name: str, line: Sequence[str]) -> InputError:
         """The fault of an option that the command does not have. It names the option that was meant, or the commands
         that have it."""
         word, own = spelled(name), spellings(self)
@@ -344,6 +345,8 @@ class Command(click.Command):
             hint = did_you_mean([own[word]]) + TILES_AS * (own[word] == "--tiles")
         elif word in instead:
             hint = instead[word]
+        elif word in WINDOWS:
+            hint = as_window(value_in(line, name))
         elif others := commands_with(ctx, word):
             flag = next(iter(others.values()))
             it = "an option" if spelled(flag) == word else f"{flag} is an option"
@@ -390,6 +393,18 @@ def without(line: Sequence[str], option: str, value: bool) -> list[str]:
     return list(line)
 
 
+def value_in(line: Sequence[str], option: str) -> str:
+    """The value of an option in a command line; empty if it has none."""
+    parts = [part for text in line for part in (text.split("=", 1) if text.startswith("--") else [text])]
+    return next((value for name, value in pairwise(parts) if name == option), "")
+
+
+def as_window(keys: str) -> str:
+    """The mask of a sliding window of so many keys, as a hint."""
+    number = int(keys) if keys.isdecimal() and 0 < int(keys) < 10**12 else 1024
+    return f"a window of {number} keys, the query's own among them, is --mask 'causal&window:{number - 1}'"
+
+
 def together(faults: Sequence[InputError], example: str) -> InputError | IosimError:
     """All faults as one error, each option once. Options that are missing are one fault."""
     found: list[InputError] = []
@@ -411,6 +426,21 @@ def example_of(command: click.Command) -> str:
     """The first example of a command's help."""
     _, _, text = (command.help or "").partition("Example: ")
     return " ".join(text.partition("\n\n")[0].split())
+
+
+def completed(command: click.Command, line: Sequence[str], faults: Sequence[InputError]) -> str:
+    """A command line with the options that it lacks, as in the first example of the command's help. It is that example
+    if there are other faults in the line, or if the example does not have all of the options."""
+    import shlex
+
+    example = example_of(command)
+    words = shlex.split(example)
+    values = dict(pairwise(words))
+    lacking = {fault.where: values.get(fault.where) for fault in faults}
+    if None in lacking.values() or any(fault.found != NOTHING for fault in faults):
+        return example
+    added = [word for option, value in lacking.items() for word in (option, str(value))]
+    return shlex.join([*words[:2], *added, *line])
 
 
 def example_value(command: click.Command, option: str) -> str:

@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+import shlex
 
 import pytest
 
@@ -183,7 +184,7 @@ def test_a_trace_of_several_schedules_is_one_trace_after_the_other(iosim):
 @pytest.mark.parametrize("name", sorted(WITH_MASK - {"verify", "profile", "explain", "plot", "crossover"}))
 def test_causal_is_short_for_a_mask(name, iosim):
     args = {"mask": ("--N", 64), "batch": ("--requests", "4:9,1:20", "--d", 8), "check": ("--N", 8, "--d", 4), "cache": (*PROBLEM, *M, "--tiles", "8x8"), "trace": (*PROBLEM, "--tiles", "8x8"),
-            "roofline": (*PROBLEM, "--hardware", "t4"), "schedules": ("flash2", *PROBLEM, *M)}.get(name, (*PROBLEM, *M))  # fmt: skip
+            "roofline": (*PROBLEM, "--hardware", "t4"), "links": (*PROBLEM, "--ranks", 4), "schedules": ("flash2", *PROBLEM, *M)}.get(name, (*PROBLEM, *M))  # fmt: skip
     short, long = iosim(name, *args, "--causal"), iosim(name, *args, "--mask", "causal")
     assert short.exit_code == long.exit_code == 0, short.output
     assert short.stdout.replace("--causal", "--mask causal") == long.stdout
@@ -258,6 +259,26 @@ def test_what_is_missing_is_one_message_with_an_example(name, wanted, iosim):
     message = faults(iosim(name))
     assert message.startswith(f"Error: {', '.join(wanted)}: found 'nothing'") and message.count("\n") == 1
     assert f"as in iosim {name} --N" in message or name == "bounds"
+
+
+@pytest.mark.parametrize(
+    "line, completed",
+    [
+        ("tune --hardware h100", "iosim tune --N 8192 --d 128 --hardware h100"),
+        ("tune --curve --causal", "iosim tune --N 8192 --d 128 --curve --causal"),
+        ("tune --at-most 64MiB", "iosim tune --N 8192 --d 128 --at-most 64MiB"),
+        ("count --mask causal&window:7", "iosim count --N 8192 --d 128 --M 100KB --mask 'causal&window:7'"),
+    ],
+)
+def test_the_hint_about_what_is_missing_keeps_what_was_given_and_runs(line, completed, iosim):
+    message = faults(iosim(*line.split()))
+    assert message.rstrip().endswith(f"; as in {completed}")
+    assert iosim(*shlex.split(completed)[1:]).exit_code == 0
+
+
+def test_a_misspelt_command_before_options_gets_its_own_hint(iosim):
+    message = faults(iosim("counts", "--N", 8))
+    assert "command: found 'counts'" in message and message.rstrip().endswith("did you mean 'count'?")
 
 
 def test_all_faults_are_named_at_once(iosim):

@@ -125,6 +125,7 @@ POOLS = {
     "--check": ([], ["", "/no/such.json", "/", "\0", str(TESTS.parent / "README.md")]),
     "--inductor": ([], ["", "/no/such", "/dev/null", "\0", str(TESTS / "masks")]),
     "--warps": (["4", "8"], fuzz.BAD_NUMBERS),
+    "--timeout": (["60", "0.5"], ["", "0", "-1", "x", "nan"]),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
     "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),
 }
