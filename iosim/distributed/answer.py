@@ -73,11 +73,14 @@ class Links(Answer):
 
     @property
     def fastest(self) -> LinkResult | None:
-        """The result that fits and takes least time at the peaks; None if the rates are not known."""
+        """The result that fits and takes least time at the peaks, of equal ones that of the fewest bytes; None if the
+        rates are not known."""
         timed = [
-            (r.seconds, r.memory_bytes, k) for k, r in enumerate(self.results) if r.seconds and r.fits is not False
+            (r.seconds, r.mean_received_bytes, r.memory_bytes, k)
+            for k, r in enumerate(self.results)
+            if r.seconds and r.fits is not False
         ]
-        return self.results[min(timed)[2]] if timed else None
+        return self.results[min(timed)[-1]] if timed else None
 
     def table(self) -> Table:
         m = self.machines
@@ -93,8 +96,8 @@ class Links(Answer):
         found = Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
         pairs: Pieces = ["", Table(OF_PAIR, self.pairs)] if self.detail else []
-        crossed = [one.text for one in self.crossings]
-        return [self.header(), found, *left_out, *pairs, "", *answer_lines(self), *crossed]
+        first, *reasons = [*answer_lines(self), *(one.text for one in self.crossings)]
+        return [first, self.header(), found, *left_out, *pairs, *([""] if reasons else []), *reasons]
 
     def header(self) -> str:
         """The lines above the table: the problem, the GPUs and their rates."""
@@ -152,16 +155,16 @@ def seconds_text(seconds: float | None) -> str | None:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-RESULT: Columns[LinkResult] = columns_of(
+OF_FIELDS: Columns[LinkResult] = columns_of(
     LinkResult,
     Column("schedule", "string", "schedule"),
     Column("split", "string", "split"),
-    Column("layout", "string", "layout", spare=9),
-    Column("mean_received_words", "number", "words a GPU", lambda r: round(r.mean_received_words), spare=6),
-    Column("mean_received_bytes", "number", "bytes a GPU", lambda r: binary(round(r.mean_received_bytes))),
-    Column("largest_received_bytes", heading="most bytes", cell="bytes", spare=8),
+    Column("layout", "string", "layout", spare=7),
+    Column("mean_received_words", "number", "words a GPU", lambda r: round(r.mean_received_words)),
+    Column("mean_received_bytes", "number", "bytes a GPU", lambda r: binary(round(r.mean_received_bytes)), spare=6),
+    Column("largest_received_bytes", heading="most bytes", cell="bytes", spare=11),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
-    Column("theorem", "string", "floor", spare=7),
+    Column("theorem", "string", "floor", spare=10),
     Column("needed_to_sent", "number", "needed / sent", ".3f", spare=4),
     Column("hbm_bytes", "number", "HBM bytes inside", lambda r: r.hbm_bytes and binary(round(r.hbm_bytes)), spare=5),
     Column("memory_bytes", heading="memory", cell="bytes", spare=3),
@@ -169,11 +172,14 @@ RESULT: Columns[LinkResult] = columns_of(
     Column("balance", "number", "balance", ".3f", spare=2),
     Column("node_words", heading="words between nodes"),
     Column("ratio_to_node_floor", "number", "x floor of nodes", ".3f"),
-    Column("link_seconds", "number", "links", lambda r: seconds_text(r.link_seconds)),
-    Column("arithmetic_seconds", "number", "arithmetic", lambda r: seconds_text(r.arithmetic_seconds)),
+    Column("link_seconds", "number", "links", lambda r: seconds_text(r.link_seconds), spare=8),
+    Column("arithmetic_seconds", "number", "arithmetic", lambda r: seconds_text(r.arithmetic_seconds), spare=9),
     Column("hides_from_tokens", heading="hides from S/P", spare=1),
-    Column("seconds", "number", of=lambda r: r.seconds),
 )
+TIME: Column[LinkResult] = Column(
+    "seconds", "number", "time", lambda r: seconds_text(r.seconds), of=lambda r: r.seconds
+)
+RESULT: Columns[LinkResult] = (*OF_FIELDS, TIME)
 OF_PAIR: Columns[Pair] = columns_of(Pair)
 OF_GPUS: Columns[object] = (Column("ranks"), Column("nodes"), Column("M_bytes"), Column("pass", "string"))
 SHOWN = tuple(column.name for column in RESULT if column.heading is not None)
@@ -192,8 +198,7 @@ def answer_lines(found: Links) -> list[str]:
     best, lines = found.best, []
     if found.machines.ranks == 1:
         return ["One GPU receives nothing."]
-    moved = format_bytes(best.largest_received_bytes)
-    lines.append(f"{named(best)} receives the fewest bytes: {moved} a GPU{floor_text(best)}.")
+    lines.append(fewest_text(found, best))
     others = [r for r in found.results if r.schedule != best.schedule and r.fits is not False]
     alike = [r.schedule for r in others if r.largest_received_bytes == best.largest_received_bytes]
     if alike:
@@ -202,9 +207,32 @@ def answer_lines(found: Links) -> list[str]:
     if after is not None and best.largest_received_bytes:
         share = after.largest_received_bytes / best.largest_received_bytes
         lines.append(f"{named(after)} is next, with {share:.3g} times as many.")
+    lines += filter(None, [mean_text(found, best)])
     if best.fits is False:
         lines.append(f"It needs {binary(best.memory_bytes)} of memory, more than a GPU has; nothing here fits.")
     return [*lines, *time_lines(found)]
+
+
+def fewest_text(found: Links, best: LinkResult) -> str:
+    """The sentence on the result whose busiest GPU receives fewest bytes. It says so if a mean is another number."""
+    moved = format_bytes(best.largest_received_bytes)
+    if best.mean_received_bytes == best.largest_received_bytes and not mean_text(found, best):
+        return f"{named(best)} receives the fewest bytes: {moved} a GPU{floor_text(best)}."
+    return f"{named(best)} receives the fewest bytes in its busiest GPU: {moved}{floor_text(best)}."
+
+
+def mean_text(found: Links, best: LinkResult) -> str:
+    """The sentence on a result whose GPUs receive fewer bytes on average; nothing if there is none."""
+    least = least_mean(found)
+    if least.mean_received_bytes >= best.mean_received_bytes:
+        return ""
+    mean, most = format_bytes(round(least.mean_received_bytes)), format_bytes(least.largest_received_bytes)
+    return f"The mean of {least.schedule} is smaller, {mean} a GPU, but its busiest GPU receives {most}."
+
+
+def least_mean(found: Links) -> LinkResult:
+    """The result that fits whose GPUs receive the fewest bytes on average; of those that do not fit, if none does."""
+    return min(found.results, key=lambda r: (r.fits is False, r.mean_received_bytes))
 
 
 def floor_text(result: LinkResult) -> str:
@@ -220,22 +248,31 @@ def floor_text(result: LinkResult) -> str:
 
 
 def time_lines(found: Links) -> list[str]:
-    """The sentence on the scheme that is fastest at the peaks."""
+    """The sentences on the scheme that is fastest at the peaks, on those that take as long, and on its hops."""
     fast = found.fastest
-    if fast is None or fast.link_seconds is None:
+    if fast is None:
         return []
-    hidden = fast.hides_from_tokens is not None
-    how = "the longer of" if hidden else "the sum of"
-    lines = [
-        f"At the peaks {named(fast)} is fastest: {seconds_text(fast.seconds)}, {how} {seconds_text(fast.link_seconds)} "
-        f"of links and {seconds_text(fast.arithmetic_seconds)} of arithmetic."
-    ]
-    if hidden:
+    lines = [f"At the peaks {named(fast)} is fastest: {seconds_text(fast.seconds)}, {sum_text(fast)}."]
+    alike = [r.schedule for r in found.results if r is not fast and r.fits is not False and r.seconds == fast.seconds]
+    if alike:
+        lines.append(f"As fast, with no fewer bytes: {', '.join(alike)}.")
+    if fast.hides_from_tokens is not None:
         tokens = found.problem.N // found.machines.ranks
-        verb = "hides" if tokens >= (fast.hides_from_tokens or 0) else "does not hide"
-        least = f"from {fast.hides_from_tokens:,} tokens a GPU"
-        lines.append(f"A hop {verb} behind arithmetic: it does {least}, and here are {tokens:,}.")
+        verb = "hides" if tokens >= fast.hides_from_tokens else "does not hide"
+        lines.append(
+            f"A hop of {fast.schedule} hides behind arithmetic from {fast.hides_from_tokens:,} tokens a GPU on."
+        )
+        lines.append(f"Here a GPU has {tokens:,}, so the hop {verb}.")
     return lines
+
+
+def sum_text(result: LinkResult) -> str:
+    """What the time of a result consists of."""
+    exchange, hop, work = map(seconds_text, (result.exchange_seconds, result.hop_seconds, result.arithmetic_seconds))
+    hops = f"the longer of {hop} of hops and {work} of arithmetic"
+    if not result.hop_seconds:
+        return f"the sum of {exchange} of links and {work} of arithmetic"
+    return f"{exchange} of exchange and {hops}" if result.exchange_seconds else hops
 
 
 def named(result: LinkResult) -> str:

@@ -117,24 +117,42 @@ class LinkResult:
     hides_from_tokens: int | None
     """The tokens of a GPU from which a hop takes no longer than the arithmetic of a visit; None if keys and queries do
     not come one shard after the other."""
+    exchange_seconds: float | None
+    """The time of the links for what arithmetic waits for, or what waits for arithmetic: all but the hops of a ring."""
+    hop_seconds: float | None
+    """The time of the links for the hops of a ring, beside which a GPU computes."""
 
     @property
     def seconds(self) -> float | None:
-        """The larger of the two times if hops hide behind arithmetic, else their sum."""
-        if self.link_seconds is None or self.arithmetic_seconds is None:
+        """The time of the exchange, and the longer of the hops and the arithmetic after it."""
+        if self.exchange_seconds is None or self.hop_seconds is None or self.arithmetic_seconds is None:
             return None
-        both = self.link_seconds, self.arithmetic_seconds
-        return sum(both) if self.hides_from_tokens is None else max(both)
+        return self.exchange_seconds + max(self.hop_seconds, self.arithmetic_seconds)
 
 
 class Received(NamedTuple):
-    """What one GPU receives: words and bytes, all and from other nodes."""
+    """What one GPU receives: words and bytes, all and from other nodes. Exchanged bytes do not come in the hops of a
+    ring."""
 
     words: int = 0
     bytes: int = 0
     far_words: int = 0
     far_bytes: int = 0
     far_statistics: int = 0
+    exchanged_bytes: int = 0
+    far_exchanged_bytes: int = 0
+
+    def seconds(self, machines: Machines) -> tuple[float, float] | None:
+        """The times of the links for (what is exchanged, the hops of a ring); None if a rate is not known."""
+        link, network = machines.link_bytes_per_second, machines.network_bytes_per_second
+        if not link or (machines.nodes > 1 and not network):
+            return None
+
+        def time(near: int, far: int) -> float:
+            return max(near / link, far / network if network else 0.0)
+
+        near, far = self.exchanged_bytes - self.far_exchanged_bytes, self.far_exchanged_bytes
+        return time(near, far), time(self.bytes - self.far_bytes - near, self.far_bytes - far)
 
 
 def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
@@ -156,6 +174,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     far = between_nodes(scheme, t, widths, machines)
     largest = batch * max(one.bytes for one in most)
     link = link_time(largest, far, machines)
+    exchange, hop = serial_times(scheme, t, widths, machines)
     peak = machines.flops_per_second
     return LinkResult(
         schedule=scheme.name,
@@ -189,6 +208,8 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         link_seconds=link,
         arithmetic_seconds=pair * max(work) / peak if peak else None,
         hides_from_tokens=hides_from(scheme, t, machines),
+        exchange_seconds=exchange,
+        hop_seconds=hop,
     )
 
 
@@ -214,15 +235,18 @@ def widths_of(scheme: Scheme, t: Across) -> dict[str, int]:
 
 
 def received(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
-    """What one GPU receives for one sequence."""
-    found = [0] * len(Received._fields)
+    """What one GPU receives for one sequence. Only a ring has hops, and they come from other groups."""
+    found, ring = [0] * len(Received._fields), scheme.by_hand.hop is not None and t.ring > 1
     for sender, name, words in scheme.by_hand.senders(t, r):
         found[0] += words
         found[1] += words * widths[name]
+        exchanged = 0 if ring and sender // t.apart != r // t.apart else words * widths[name]
+        found[5] += exchanged
         if sender // node != r // node:
             found[2] += words
             found[3] += words * widths[name]
             found[4] += words * (name in STATISTICS)
+            found[6] += exchanged
     return Received(*found)
 
 
@@ -308,6 +332,20 @@ def link_time(largest: int, far: Far | None, machines: Machines) -> float | None
     if not (link and network):
         return None
     return max(far.largest_near_bytes / link, far.largest_bytes / network)
+
+
+def serial_times(
+    scheme: Scheme, t: Across, widths: dict[str, int], machines: Machines
+) -> tuple[float, float] | tuple[None, None]:
+    """The times of the links for (what is exchanged, the hops of a ring), each of the GPU that needs most; None if a
+    rate is not known."""
+    ranks = scheme.by_hand.busiest(t) if machines.nodes == 1 else range(t.ranks)
+    each = [received(scheme, t, r, widths, machines.node).seconds(machines) for r in ranks]
+    times = [found for found in each if found is not None]
+    if not times:
+        return None, None
+    exchange, hop = (t.problem.batch * max(column) for column in zip(*times, strict=True))
+    return exchange, hop
 
 
 # ---------------------------------------------------------------- where a hop hides

@@ -1,8 +1,9 @@
 """Where the best of the three rings and exchanges of the P3 theorem changes: over GPUs, heads and tokens, exactly.
 
-Over P GPUs, a ring that passes K and V receives (P - 1) beta Nk words a problem, one that passes Q (P - 1) alpha g N,
-and Ulysses (P - 1) (alpha g N + beta Nk) / P, where P divides the KV heads. alpha and beta are the words of a row and
-of a key, and g query heads share a KV head. In a training step the ring's beta is larger, as its keys come twice.
+Over P GPUs, a ring that passes K and V receives (P - 1) beta Nk words a problem, one that passes Q
+(P - 1) (alpha + 1) g N, where each row has its statistic, and Ulysses (P - 1) (alpha g N + beta Nk) / P, where P
+divides the KV heads. alpha and beta are the words of a row and of a key, and g query heads share a KV head. In a
+training step the ring's beta is larger, as its keys come twice.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossin
     (alpha, beta, ring), g = widths(p, passes), p.heads // p.kv_heads
     from_g = -(-(ranks * ring - beta) * p.Nk // (alpha * p.N))
     most_P = (alpha * g * p.N + beta * p.Nk) // (ring * p.Nk)
-    most_N = ring * p.Nk // (alpha * g)
+    most_N = ring * p.Nk // ((alpha + 1) * g)
     found = [
         Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, g)),
         Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g)),
@@ -73,5 +74,5 @@ def queries_text(most: int, p: Attention) -> str:
     """The sentence on queries."""
     if most == 0:
         return "Passing Q never receives less than passing K and V here."
-    up_to = f"up to N = {most:,} queries on {p.Nk:,} keys"
-    return f"Passing Q receives no more than passing K and V {up_to}; here N = {p.N:,}."
+    up_to = f"up to N = {most} with Nk = {p.Nk}, in words with row statistics"
+    return f"Passing Q receives no more than passing K and V {up_to}; here N = {p.N}."

@@ -89,11 +89,15 @@ def test_seven_and_six_are_on_both_sides_of_eight_gpus(iosim):
 
 
 def test_passing_queries_is_best_up_to_some():
-    most = iosim.links(1024, 8, 8, Nk=8192, heads=16, kv_heads=4).crossings[2].most
+    """Statistics of rows are words of the table: one for each row and head, so the limit is 16 Nk / (17 g)."""
+    most = iosim.links(1024, 8, 8, Nk=8704, heads=16, kv_heads=4).crossings[2].most
+    assert most == 16 * 8704 // (17 * 4) == 2048
     for N in (most, most + 8):
-        found = iosim.links(N, 8, 8, Nk=8192, heads=16, kv_heads=4, schedules="pass-q,ring")
+        found = iosim.links(N, 8, 8, Nk=8704, heads=16, kv_heads=4, schedules="pass-q,ring")
         q, ring = found["pass-q"], found["ring"]
-        assert (q.received_words - q.tensors["LSEpart"] <= ring.received_words) == (most >= N)
+        assert (q.received_words <= ring.received_words) == (most >= N)
+    text = found.crossings[2].text
+    assert "up to N = 2048 with Nk = 8704" in text and text.endswith("here N = 2056.")
 
 
 # ---------------------------------------------------------------- what a row says
@@ -115,7 +119,60 @@ def test_seconds_are_those_of_the_peaks(llama):
     assert ring.arithmetic_seconds == ring.largest_flops / 989.4e12
     pairs = 131072 * 131073 // 2
     assert ring.flops == 2 * 256 * pairs * 32 and h100.memory_bytes == 80 * 2**30
-    assert llama.fastest.schedule == "zigzag" and llama.best.schedule == "ulysses"
+    assert llama.best.schedule == "ulysses"
+
+
+def test_of_rows_as_fast_the_one_with_fewest_bytes_is_named(llama, iosim):
+    assert llama.fastest.schedule == "zigzag-needed" and llama["zigzag"].seconds == llama["zigzag-needed"].seconds
+    assert "As fast, with no fewer bytes: zigzag." in llama.to_dict()["answer"]
+    options = "--ranks 8 --N 32768 --Nk 131072 --d 128 --heads 32 --kv-heads 8 --hardware h100"
+    shown = iosim("links", *shlex.split(options)).stdout
+    assert "At the peaks ring (ring 8) is fastest" in shown
+    assert "As fast, with no fewer bytes: ring-coded, pass-q.\nA hop of ring hides" in shown
+
+
+def test_the_answer_is_first_and_true_of_both_figures(llama):
+    """Under a causal mask ring-needed has the smallest mean, and ulysses the busiest GPU that receives least."""
+    first = llama.pieces()[0]
+    assert first.startswith("ulysses (heads 8) receives the fewest bytes in its busiest GPU: 293,601,280 B")
+    text = llama.to_dict()["answer"]
+    assert text.startswith(first)
+    assert "The mean of ring-needed is smaller, 234,881,024 B (224 MiB) a GPU, but its busiest GPU receives" in text
+    dense = iosim.links(ranks=8, hardware="h100", **LLAMA)
+    assert "receives the fewest bytes: 293,601,280 B (280 MiB) a GPU" in dense.pieces()[0]
+
+
+@pytest.mark.parametrize("nodes", [None, "2x4"])
+def test_what_is_exchanged_hides_behind_nothing(nodes):
+    """usp in groups of u GPUs on r nodes: Q, O, K and V of a group, and (r - 1) shards of u GPUs in hops, by hand."""
+    rates = {"link": "450GB", "network": "50GB", "hardware": "h100", "nodes": nodes}
+    found = iosim.links(65536, 128, 8, heads=32, kv_heads=8, schedules="ring,usp,ulysses,mesh", **rates)
+    usp, n = found["usp"], 65536 // 8
+    u, r = (int(part.split()[-1]) for part in usp.split.split(" x "))
+    assert u * r == 8
+    exchanged = (u - 1) * n * 2 * (32 // u * 256 + 8 // u * 256)
+    hops = (r - 1) * u * n * (8 // u) * 256 * 2
+    assert exchanged + hops == usp.largest_received_bytes
+    assert usp.exchange_seconds == pytest.approx(exchanged / 450e9)
+    assert usp.hop_seconds == pytest.approx(hops / (50e9 if nodes else 450e9))
+    for one in found.results:
+        assert one.seconds == one.exchange_seconds + max(one.hop_seconds, one.arithmetic_seconds)
+    assert found["ring"].exchange_seconds == 0 and found["ulysses"].hop_seconds == found["mesh"].hop_seconds == 0
+    assert found["ulysses"].exchange_seconds == pytest.approx(found["ulysses"].link_seconds, rel=0 if not nodes else 1)
+
+
+def test_a_narrow_terminal_keeps_words_ratio_fits_and_time(llama):
+    from iosim.grid import layout
+
+    kept = layout(llama.pieces()[2].grid(), 80).widths
+    assert {"schedule", "words a GPU", "x floor", "fits", "time"} <= kept.keys()
+
+
+def test_seconds_are_a_column(iosim):
+    options = shlex.split("--ranks 8 --N 4096 --d 64 --heads 8 --hardware h100")
+    rows = list(csv.DictReader(io.StringIO(iosim("links", *options, "--csv").stdout)))
+    found = json.loads(iosim("links", *options, "--json").stdout)["results"]
+    assert [float(row["seconds"]) for row in rows] == [one["seconds"] for one in found]
 
 
 @pytest.mark.parametrize("mask, times", [("dense", 1), ("causal", 2)])
