@@ -1,0 +1,87 @@
+"""Attention across two GPUs by generated kernels: on the CPU here, and as it was measured on two H100s."""
+
+import csv
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import on_cpu
+import pytest
+from paths import ROOT
+
+from iosim.core.problem import Attention
+from iosim.core.tiling import Tiling
+from iosim.masks import parse_mask
+from validation.links import on_gpus
+
+KEPT = ROOT / "validation/links"
+SMALL = Attention(44, 8, heads=2, dtype="fp16", acc_dtype="fp32")
+CASES = on_gpus.several(SMALL, replace(SMALL, mask=parse_mask("causal")), Tiling(8, 4))
+
+
+def kept(name):
+    with open(KEPT / f"{name}.csv") as file:
+        return list(csv.DictReader(file))
+
+
+class OnCpu:
+    """Runs programs on the CPU; both GPUs are this process."""
+
+    def __init__(self, folder):
+        self.folder, self.built = folder, {}
+
+    def __call__(self, rank, program, inputs):
+        key = program.source, *program.tables
+        if key not in self.built:
+            self.built[key] = on_cpu.build([program], self.folder, name=f"k{len(self.built)}")
+        given = {name: np.asarray(value, float) for name, value in inputs.items()}
+        found, counts, _ = on_cpu.run(self.built[key], 0, program, given)
+        written = {name: value for name, value in found.items() if counts.get(name, (0, 0))[1]}
+        halves = {name for name in written if program.arrays[name].dtype == "fp16"}
+        outputs = {name: value.astype(np.float16) if name in halves else value for name, value in written.items()}
+        return outputs, {name: reads for name, (reads, _) in counts.items()}
+
+
+@pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.scheme}-{c.p.mask}-{'bwd' if c.backward else 'fwd'}")
+def test_kernels_receive_the_words_of_iosim_links(case, tmp_path):
+    rows = on_gpus.rows_of(case, OnCpu(tmp_path), lambda rank, array: array, tmp_path)
+    assert rows and all(row["equal"] for row in rows), rows
+    assert {row["gpu"] for row in rows} == {0, 1} and all(float(row["error"]) < 1e-3 for row in rows)
+
+
+def test_the_kept_words_are_those_of_iosim_links_today():
+    rows = kept("on_gpus")
+    of_case = {
+        (case.scheme, "backward" if case.backward else "forward", str(case.p.mask)): case for case in on_gpus.cases()
+    }
+    assert {(row["scheme"], row["pass"], row["mask"]) for row in rows} == {*of_case}
+    for row in rows:
+        said = on_gpus.predicted(of_case[row["scheme"], row["pass"], row["mask"]])
+        assert int(row["counted_words"]) * on_gpus.RANKS == said[row["tensor"]]
+        assert float(row["error"]) < 1e-3
+
+
+def test_the_links_carried_the_bytes_of_these_words():
+    """A launch for each row, and for the keys of the forward pass before each backward pass."""
+    width = {"fp16": 2, "fp32": 4}
+    expected = Counter()
+    for row in kept("on_gpus"):
+        again = row["pass"] == "backward" and row["tensor"] in ("K", "V")
+        expected[row["gpu"], int(row["counted_words"]) * width[row["dtype"]]] += 1 + again
+    launches = kept("nvlink")
+    assert Counter((row["gpu"], int(row["nvlrx_data_user_bytes"])) for row in launches) == expected
+    assert {row["nvltx_data_user_bytes"] for row in launches} == {"0"}, "a kernel that reads sends no data"
+
+
+def test_what_the_page_says_of_nccl_and_of_times():
+    page = " ".join((ROOT / "docs/distributed.md").read_text().split())
+    more = [int(row["received_bytes"]) / int(row["needed_bytes"]) - 1 for row in kept("nccl")]
+    assert min(more) > 0 and f"NCCL's protocol adds {100 * max(more):.4f} % at most" in page
+    hop = next(row for row in kept("times") if "generated" in row["what"])
+    least = int(hop["link_bytes"]) / 450e9 * 1e3
+    assert f"{float(hop['milliseconds']):.3f} ms, {float(hop['milliseconds']) / least:.2f} times the bound" in page
+    own = next(row for row in kept("times") if row["what"] == "own keys")
+    assert f"{float(own['milliseconds']):.1f} ms" in page
+    for row in kept("nccl"):
+        assert f"{float(row['milliseconds']):.2f} ms" in page, row["what"]
