@@ -228,7 +228,7 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
     for head in checked(p):
         for name, wanted in answers_of(schedule, program, instances[head]).items():
             found = outputs[name].reshape(p.instances, *wanted.shape)[head]
-            worst = accuracy.largest_error(xp, found, xp.asarray(wanted)) / float(np.abs(wanted).max())
+            worst = accuracy.largest_error(xp, found, xp.asarray(wanted)) / size_of(wanted)
             error, unwritten = max(error, worst), unwritten + int(xp.isnan(found).sum())
             rounds = max(rounds, words[name][1] / (p.instances * wanted.size))
     same_error = 0.0
@@ -236,7 +236,7 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
     def met(name: str, head: int, same: Array) -> None:
         nonlocal same_error
         wanted = answers_of(schedule, program, instances[head])[name]
-        same_error = max(same_error, accuracy.largest_error(np, of_host(same), of_host(wanted)) / np.abs(wanted).max())
+        same_error = max(same_error, accuracy.largest_error(np, of_host(same), of_host(wanted)) / size_of(wanted))
 
     bias = biased(job, outputs, instances.__getitem__, names, met)
     return {
@@ -246,6 +246,11 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
         "unwritten": unwritten,
         **bias,
     }
+
+
+def size_of(wanted: Array) -> float:
+    """The largest value of an answer, by which its errors are divided; 1 where the mask hides every pair."""
+    return float(np.abs(wanted).max()) or 1.0
 
 
 def of_host(array: Array) -> DeviceArray:

@@ -33,8 +33,10 @@ class Kept:
         """The tiling of least traffic that fits in M; None if nothing fits. Of equal ones, the smallest query tile."""
         found: list[tuple[int, int, int]] = []
         for rows in sizes_by_passes(p.N, multiple):
-            if r := self.most(p, rows, M_bytes, multiple):
-                found.append((keys_read(p, rows, r), rows, r))
+            r = self.most(p, rows, M_bytes, multiple)
+            if not r:  # nor beside a larger tile, which leaves less room
+                break
+            found.append((keys_read(p, rows, r), rows, r))
         return Tiling(rows_q=min(found)[1], rows_k=multiple, kept=min(found)[2]) if found else None
 
     def most(self, p: Attention, rows: int, M_bytes: int, multiple: int) -> int:

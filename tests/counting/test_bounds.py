@@ -142,6 +142,11 @@ def test_bounds_takes_well_under_a_second(iosim):
     assert time.process_time() - before < 0.3
 
 
+def test_bounds_of_the_longest_axis_end(iosim):
+    """Only few tiles fit, however many there are."""
+    assert iosim("bounds", "--N", 2**48, "--d", 2, "--M", 64).exit_code == 0
+
+
 def test_detail_in_csv(iosim):
     args = ("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "flash1", "--detail", "--csv")
     rows = list(csv.DictReader(io.StringIO(iosim(*args).stdout)))

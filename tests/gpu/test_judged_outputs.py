@@ -117,3 +117,8 @@ def test_narrow_sums_of_wide_inputs_are_right(name, tmp_path, monkeypatch):
     monkeypatch.setattr(outputs.device, "rounded", decoded)
     found = outputs.output_errors(job)
     assert 1e-4 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
+
+
+def test_an_answer_of_zeros_has_absolute_errors():
+    """As under a mask that hides every pair."""
+    assert outputs.size_of(np.zeros((3, 2))) == 1 and outputs.size_of(np.array([[-4.0, 3.0]])) == 4
