@@ -112,6 +112,8 @@ class Batched(Answer):
             "M_bytes": b.M_bytes,
             "distinct_bytes": self.distinct_bytes,
             "floor_words": self.floor.words,
+            "distinct_words": sum(self.distinct.values()),
+            "floor_bytes": self.floor.bytes,
         }
         texts = {"dtype": p.dtype, "acc_dtype": str(p.acc_dtype), "kv_dtype": p.cache_dtype, "mask": str(p.mask)}
         return {name: ("integer", value) for name, value in whole.items()} | {
@@ -135,7 +137,8 @@ class Batched(Answer):
                 yield {"way": way.way, **shape, "total": moved, "bytes": size}
 
     def pieces(self) -> Pieces:
-        lines: Pieces = [self.header(), self.counts(), "", *answer_lines(self)]
+        first, *reasons = answer_lines(self)
+        lines: Pieces = [first, self.header(), self.counts(), *([""] if reasons else []), *reasons]
         return [*lines, "", *self.shown_details()] if self.detail else lines
 
     def shown_details(self) -> Pieces:
@@ -158,8 +161,8 @@ class Batched(Answer):
             f"batch: {numbered(b.shapes.requests, 'request')}, {b.new_tokens:,} new of {b.tokens:,} tokens{saved}\n"
             f"d = {p.d}{values}, heads {p.heads} (kv {p.kv_heads}){layers}, {p.dtype} in HBM, {p.acc_dtype} "
             f"accumulators{p.cache_text}, mask {p.mask}, {memory}\n"
-            f"each word once: {format_bytes(self.distinct_bytes)}; floor: {self.floor.words:,} words "
-            f"({self.floor.form})\n"
+            f"each word once: {sum(self.distinct.values()):,} words, {format_bytes(self.distinct_bytes)}\n"
+            f"floor: {self.floor.words:,} words, {format_bytes(self.floor.bytes)} ({' and '.join(self.floor.forms)})\n"
         )
 
     def to_dict(self) -> Row:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.problem import DENSE, narrowed
 from ..counting.floor_arrays import SeenAt, floor_of_arrays
-from ..counting.floors import floor_of_seen, held_words
+from ..counting.floors import floor_of_seen, held_words, narrowest_bytes
 from ..masks.visible import Visible, visible
 
 if TYPE_CHECKING:
@@ -38,6 +38,10 @@ class BatchFloor(NamedTuple):
     keys: int
     """Distinct keys."""
     M_words: int | None
+    forms: dict[str, int]
+    """The words that each statement gives, the most first."""
+    bytes: int
+    """`words` in bytes of the narrowest type that moves."""
 
 
 def floor_of(batch: Batch) -> BatchFloor:
@@ -46,19 +50,21 @@ def floor_of(batch: Batch) -> BatchFloor:
     families = batch.tree.families()
     together = {index for family in families for index in family}
     forms: dict[str, int] = {}
-    words = pairs = 0
+    pairs = 0
     for family in families:
         seen = seen_by_family(batch, family)
         found = floor_of_seen(batch.problem, times(seen, batch.group), M_words)
         forms[found.form] = forms.get(found.form, 0) + found.words
-        words, pairs = words + found.words, pairs + seen.pairs
+        pairs += seen.pairs
     alone = alone_of(batch, together)
     if len(alone):
-        more, form, seen_pairs = floor_alone(batch, alone, M_words)
-        forms[form] = forms.get(form, 0) + more
-        words, pairs = words + more, pairs + seen_pairs
-    form = max(forms, key=lambda name: forms[name])
-    return BatchFloor(words, form, pairs, batch.new_tokens, batch.distinct_tokens, M_words)
+        more, seen_pairs = floor_alone(batch, alone, M_words)
+        forms = {name: forms.get(name, 0) + more.get(name, 0) for name in {**forms, **more}}
+        pairs += seen_pairs
+    forms = dict(sorted(forms.items(), key=lambda one: -one[1]))
+    words, least = sum(forms.values()), narrowest_bytes(batch.problem)
+    tokens = batch.new_tokens, batch.distinct_tokens
+    return BatchFloor(words, next(iter(forms)), pairs, *tokens, M_words, forms, words * least)
 
 
 def alone_of(batch: Batch, together: set[int]) -> Shapes:
@@ -71,17 +77,18 @@ def alone_of(batch: Batch, together: set[int]) -> Shapes:
     return replace(batch.shapes, times=left).picked(left > 0)
 
 
-def floor_alone(batch: Batch, alone: Shapes, M_words: int | None) -> tuple[int, str, int]:
-    """(words, form, visible pairs) of requests that are problems of their own."""
+def floor_alone(batch: Batch, alone: Shapes, M_words: int | None) -> tuple[dict[str, int], int]:
+    """(words by form, visible pairs) of requests that are problems of their own."""
     seen, group = seen_at(batch.mask, alone), batch.group
     pairs = alone.sum(seen.pairs)
     if len(alone) > MOST_EXACT:
-        return *floor_in_arrays(batch, alone, seen, M_words), pairs
+        words, form = floor_in_arrays(batch, alone, seen, M_words)
+        return {form: words}, pairs
     forms: dict[str, int] = {}
     for number, *one in zip(alone.times.tolist(), *(column.tolist() for column in seen), strict=True):
         found = floor_of_seen(batch.problem, times(Visible(*one), group), M_words)
         forms[found.form] = forms.get(found.form, 0) + found.words * number
-    return sum(forms.values()), max(forms, key=lambda name: forms[name]), pairs
+    return forms, pairs
 
 
 def floor_in_arrays(batch: Batch, alone: Shapes, seen: Seen, M_words: int | None) -> tuple[int, str]:

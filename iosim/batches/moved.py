@@ -222,7 +222,24 @@ def tiling_of(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling:
         found = least(batch, launch, problem)
     if found is None:
         raise InputError("--M", str(batch.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
-    return found
+    return resident(launch, problem, found, batch.multiple)
+
+
+def resident(launch: Launch, problem: Attention[Size], found: Tiling, step: int) -> Tiling:
+    """The tiles with as few keys as are on chip at one time: more would move the same in the same room. So a tile of
+    keys in pages is a page."""
+
+    def room(Bc: int) -> tuple[int, int, int]:
+        one = counts_of(launch, problem, Tiling(found.rows_q, Bc))
+        shapes = launch.shapes
+        return int(np.max(one.room_bytes)), shapes.sum(one.read_bytes), shapes.sum(one.write_bytes)
+
+    most = -(-found.rows_k // step)
+    if most == 1 or problem.mask is not DENSE:  # under a mask the tile is the smallest already
+        return found
+    whole = room(found.rows_k)
+    shorter = most_that(lambda k: room((most - k) * step) == whole, most - 1)
+    return Tiling(found.rows_q, min(found.rows_k, (most - shorter) * step))
 
 
 def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | None:

@@ -252,9 +252,9 @@ class Replayed(Answer):
         """The sentences of the summary."""
         best = min(self.ways, key=lambda row: cast("int", row["total_bytes"]))
         return [
+            f"{best['way']} moves least: {best['ratio_to_distinct']:.3f} times the bytes of each word once.",
             f"The requests of a step have {self.logical_over_distinct:.3f} times as many tokens as are distinct.",
             f"The longest has {self.longest_over_mean:.2f} times the mean, on average over the steps.",
-            f"{best['way']} moves least: {best['ratio_to_distinct']:.3f} times the bytes of each word once.",
         ]
 
     @property
@@ -277,7 +277,8 @@ class Replayed(Answer):
             f", mask {p.mask}\n{self.totals['tokens']:,} tokens over all steps, {self.totals['distinct_tokens']:,} of "
             f"them distinct in their step, {self.totals['new_tokens']:,} new\n"
         )
-        return [head, Table(OF_WAYS, self.ways), "", *self.lines()]
+        first, *reasons = self.lines()
+        return [first, head, Table(OF_WAYS, self.ways), "", *reasons]
 
     def to_dict(self) -> Row:
         return {

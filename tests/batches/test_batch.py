@@ -32,11 +32,16 @@ SMALL = {"d": 8, "heads": 4, "kv_heads": 2, "tiles": "6x5", "mask": "causal", "s
 REQUESTS = [(1, 40)] * 3 + [(1, 7), (9, 9), (5, 33), (4, 21)]
 
 
+def shown(*args):
+    """What a command line prints."""
+    done = subprocess.run([sys.executable, "-m", "iosim", *args], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def run(*args):
     """What a command line prints, as JSON."""
-    done = subprocess.run([sys.executable, "-m", "iosim", *args, "--json"], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(shown(*args, "--json"))
 
 
 # ---------------------------------------------------------------- one request is `count`
@@ -301,6 +306,47 @@ def test_what_an_h200_loaded(requests, read_bytes, blocks):
     assert found["read_bytes"] + found["lengths_bytes"] == read_bytes
     cells = f"| {requests} | {read_bytes:,} | {found['read_bytes']:,} | {blocks:,} x 512 |"
     assert cells in (DOCS / "batch.md").read_text()
+
+
+SERVER = ["--requests", "12 * 1:3000, 1:9000, 512:4608", "--d", "128", "--heads", "32", "--kv-heads", "8", "--causal"]
+
+
+def test_the_floor_names_every_form_that_was_summed():
+    """12 requests of one token and one of 9000 are compulsory; 512 of 4608 are form I: each by itself as one problem."""
+    found = run("batch", *SERVER, "--M", "227KiB", "--acc-dtype", "fp32", "--way", "pack")["floor"]
+    alone = {
+        (N, Nk): iosim.floor(
+            iosim.Attention(N, 128, Nk, heads=32, kv_heads=8, mask=parse_mask("causal"), acc_dtype="fp32"), "227KiB"
+        )
+        for N, Nk in ((1, 3000), (1, 9000), (512, 4608))
+    }
+    words = [times * alone[shape].words for times, shape in ((12, (1, 3000)), (1, (1, 9000)), (1, (512, 4608)))]
+    assert found["forms"] == {"compulsory": words[0] + words[1], "I": words[2]} and found["words"] == sum(words)
+    assert found["bytes"] == 2 * found["words"] and found["form"] in found["forms"]
+    text = shown("batch", *SERVER, "--M", "227KiB", "--acc-dtype", "fp32", "--way", "pack")
+    assert "each word once: 105,897,984 words, 211,795,968 B (201.98 MiB)\n" in text
+    assert "floor: 132,942,208 words, 265,884,416 B (253.57 MiB) (compulsory and I)\n" in text
+
+
+def test_the_answer_of_a_batch_is_first():
+    text = shown("batch", *SERVER, "--tiles", "128x64")
+    found = run("batch", *SERVER, "--tiles", "128x64")
+    first = text.split("\n")[0]
+    assert found["answer"].startswith(first) and first.startswith("pack moves 5.16x fewer bytes")
+
+
+def test_a_tile_in_pages_is_at_most_a_page():
+    """A page of 16 or 64 keys is on chip at one time, however many fit."""
+    for page in (16, 64):
+        found = run("batch", *SERVER, "--hardware", "h100", "--page-size", str(page))["ways"]
+        tiles = {way["way"]: way["tiles"] for way in found}
+        for name in ("paged", "paged-split"):
+            assert int(tiles[name].split("x")[1]) <= page, tiles
+
+
+@pytest.mark.parametrize(("tiles", "said"), [("128x64", True), ("64x64", False)])
+def test_the_loads_of_pytorch_are_those_of_its_own_tiles(tiles, said):
+    assert ("PyTorch's kernel" in run("batch", *SERVER, "--tiles", tiles)["answer"]) == said
 
 
 def test_single_tokens_that_pack_read_a_quarter():
