@@ -10,8 +10,9 @@ from ..answer import Answer, Column, Table, numbered
 from ..core.problem import Attention
 from ..core.tiling import Tiling, read_tiles
 from ..counting.conditions import PAPER, Conditions, conditions
-from ..counting.count import TILE_RULES, check_names
+from ..counting.count import TILE_RULES
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..errors import InputError
 from ..masks import parse_mask
@@ -262,6 +263,7 @@ class Given(TypedDict, total=False):
     tile_multiple: int | None
 
 
+@takes_causal
 def batch(
     requests: RequestsAsked,
     d: int,
@@ -322,6 +324,7 @@ def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOpti
     return asked, under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
 
 
+@takes_causal
 def replay(
     trace: str,
     d: int,

@@ -36,6 +36,7 @@ class UndroppedOptions(TypedDict, total=False):
     page_size: int
     top_k: int
     key_block: int
+    causal: bool
 
 
 class ProblemOptions(UndroppedOptions, total=False):

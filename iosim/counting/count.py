@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
-from ..core.options import find_option, option_names
-from ..core.problem import DENSE, USUAL, Attention, S, as_moved, narrowed, skips_tiles
+from ..core.problem import DENSE, Attention, S, as_moved, narrowed, skips_tiles
 from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
-from ..errors import InputError, suggestion
+from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, require
 from ..search.best import best_tiles, footprint, footprint_of
@@ -20,6 +19,7 @@ from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import conditions
 from .given import memory
+from .names import check_names, takes_causal
 from .published import Published, PublishedTiles, tiles_of_gpus
 from .report import Report
 from .result import Result
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 TILE_RULES = ("paper", "best")
 
 
+@takes_causal
 def count(
     N: int,
     d: int,
@@ -112,15 +113,6 @@ def run_published(tiles: PublishedTiles, p: Attention, M_bytes: int) -> Result:
     least = floor_of(p, M_bytes, schedule.family)
     share = result.total / least if least and result.total and result.fits else None
     return replace(result, ratio_to_order=alone.ratio_to_order, ratio_to_floor=share)
-
-
-def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
-    """Raise InputError for a keyword that is neither an option of a problem nor one of the function's other
-    keywords."""
-    for name in given:
-        if name not in others and name not in USUAL and find_option(name) is None:
-            known = list(dict.fromkeys([*others, *USUAL, *option_names()]))
-            raise InputError(f"{where}: keyword", name, ", ".join(known), suggestion(name, known))
 
 
 def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]) -> list[Bound]:

@@ -11,8 +11,8 @@ from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
 from ..counting.conditions import conditions
-from ..counting.count import check_names
 from ..counting.given import memory as sram
+from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..errors import InputError, suggestion
 from ..hardware import load
@@ -293,6 +293,7 @@ TAKEN = (
 )  # fmt: skip
 
 
+@takes_causal
 def links(
     N: int,
     d: int,

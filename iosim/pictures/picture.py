@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from ..answer import Answer, Column, Table, numbered, type_of
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.count import check_names
 from ..counting.given import Choice, memories, problem
+from ..counting.names import check_names, takes_causal
 from ..counting.sweep_axes import AXES, schedule_names
 from ..errors import InputError, suggestion
 from ..studies.roofline import roofline
@@ -91,6 +91,7 @@ class Picture(Answer):
         return self.drawn.title + lines
 
 
+@takes_causal
 def plot(
     rows: str | pd.DataFrame | None = None,
     *,

@@ -9,7 +9,7 @@ from ..answer import Answer, Column, Table, in_order
 from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.conditions import conditions
-from ..counting.count import check_names
+from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..masks import parse_mask
 from ..predict.on_request import asks_for_generated
@@ -132,6 +132,7 @@ def idle(best: TimedTiles, chip: Hardware) -> str:
     return f" It has only {blocks}; schedules with --splits have more, as --schedule split-kv --splits 8."
 
 
+@takes_causal
 def fastest(
     N: int,
     d: int,

@@ -9,7 +9,7 @@ from ..answer import Column, Table
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.count import check_names
+from ..counting.names import check_names
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
@@ -109,7 +109,7 @@ def memory(
     if d is None:
         raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)
-    return memory_of(Attention(1, d, **options), N, Nk, budget, None if tiles is None else tiles_text(tiles), grid)
+    return memory_of(Attention(1, d, **options), N, Nk, budget, None if tiles is None else tiles_text(tiles), grid)  # type: ignore[misc]  # has no causal
 
 
 def memory_of(

@@ -10,7 +10,7 @@ from ..answer import Table
 from ..core.problem import Attention
 from ..core.tiling import parse_tiles
 from ..counting.asked import asked
-from ..counting.count import check_names
+from ..counting.names import check_names, takes_causal
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
 from ..schedules import find_all
@@ -39,6 +39,7 @@ class Checks(Table):
         return f"{super().summary()}, {'all ok' if self.ok else 'not all ok'}"
 
 
+@takes_causal
 def check(
     N: int = 96,
     d: int = 16,
@@ -61,7 +62,7 @@ def check(
     taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
     check_names("check", options, taken)
     chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
-    p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)
+    p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)  # type: ignore[misc]  # has no causal
     return check_problem(p, tiles, schedules, seed)
 
 

@@ -16,7 +16,8 @@ from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.conditions import conditions
-from ..counting.count import check_names, choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.count import choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
@@ -135,6 +136,7 @@ class Roofline(Answer):
         return [*self.implied, *mask_notes(p, (row.schedule for row in self.rows)), *tiles]
 
 
+@takes_causal
 def roofline(
     N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
     tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, predict: str | None = None,

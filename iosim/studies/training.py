@@ -12,8 +12,9 @@ from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
 from ..counting.conditions import conditions
-from ..counting.count import TILE_RULES, check_names, rules_of, run
+from ..counting.count import TILE_RULES, rules_of, run
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..counting.result import RESULT, Result
 from ..counting.sentence import BASELINE
@@ -245,6 +246,7 @@ def less_or_more(share: float) -> str:
 # ---------------------------------------------------------------- the count
 
 
+@takes_causal
 def training(
     N: int,
     d: int,

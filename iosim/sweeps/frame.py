@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..answer import pandas_cells
-from ..counting.count import check_names
+from ..counting.names import check_names, takes_causal
 from ..counting.sweep_axes import AXES, build
 from ..errors import CheckError, InputError
 from ..units import MOST_POINTS
@@ -27,6 +27,7 @@ TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "paper_model", "what
 IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
 
 
+@takes_causal
 def sweep(
     schedules: AxisValue = (),
     tiles: AxisValue = None,

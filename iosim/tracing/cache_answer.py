@@ -14,8 +14,8 @@ from ..core.problem import Attention
 from ..core.tiling import read_tiles
 from ..counting.asked import asked
 from ..counting.conditions import PAPER, Conditions, conditions
-from ..counting.count import check_names
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..schedules import find
@@ -237,6 +237,7 @@ def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silen
     return table_of(path, path, compare(caches, moves, own, tell))
 
 
+@takes_causal
 def cache(
     N: int | None = None,
     d: int | None = None,

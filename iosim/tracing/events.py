@@ -11,8 +11,8 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..counting.asked import asked
 from ..counting.conditions import conditions
-from ..counting.count import check_names
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..units import parse_bytes
@@ -88,6 +88,7 @@ class Events(Answer):
         return f"{self.schedule.name}, {asked(self.problem)}, {tiles}"
 
 
+@takes_causal
 def trace(
     N: int,
     d: int,

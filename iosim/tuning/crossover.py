@@ -13,8 +13,9 @@ from ..answer import Column, Table, in_order
 from ..core.problem import DENSE, Attention
 from ..counting.columns import option_columns, type_of
 from ..counting.conditions import conditions
-from ..counting.count import check_names, run
+from ..counting.count import run
 from ..counting.given import counts, memories, several
+from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes
 from ..counting.sentence import comparison, distance_to_floor
 from ..errors import InputError
@@ -47,6 +48,7 @@ SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
 TAKEN = ("N", "d", "M", "hardware", "paper_model", "schedules", "tile_multiple", "mask")
 
 
+@takes_causal
 def crossover(
     N: Counts | None = None,
     d: Counts | None = None,

@@ -22,8 +22,8 @@ from ..counting.asked import asked
 from ..counting.bounds import CLASSES, FLOORS
 from ..counting.columns import flags
 from ..counting.conditions import conditions
-from ..counting.count import check_names
 from ..counting.floors import held_words, narrowest_bytes
+from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..counting.result import tile_sizes
 from ..errors import InputError
@@ -65,6 +65,7 @@ GOALS = ("at_most", "x_floor")
 MOST_STRETCHES = 10  # that people see
 
 
+@takes_causal
 def least_M(
     N: int,
     d: int,

@@ -11,8 +11,9 @@ from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
 from ..counting.conditions import conditions
-from ..counting.count import check_names, counted_tiling, run, run_published
+from ..counting.count import counted_tiling, run, run_published
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
 from ..errors import InputError
 from ..masks import parse_mask
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks", "paper_model")
 
 
+@takes_causal
 def tune(
     N: int,
     d: int,
@@ -183,6 +185,7 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
+@takes_causal
 def curve(
     N: int,
     d: int,
@@ -202,7 +205,7 @@ def curve(
     `left_out` names them. Raises InputError for whatever is not allowed.
     """
     check_names("curve", options, TAKEN)
-    problem = Attention(N, d, mask=parse_mask(mask), **options)
+    problem = Attention(N, d, mask=parse_mask(mask), **options)  # type: ignore[misc]  # has no causal
     multiple = 1 if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     within = None if M is None else parse_range(M, problem.word_bytes)

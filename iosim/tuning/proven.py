@@ -12,9 +12,10 @@ from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
 from ..counting.bounds import bounds as bounds_of
 from ..counting.conditions import conditions
-from ..counting.count import check_names, count, default_schedules
+from ..counting.count import count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
+from ..counting.names import check_names, takes_causal
 from ..counting.report import Report, problem_row
 from ..errors import InputError
 from ..masks import parse_mask
@@ -87,6 +88,7 @@ def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
     return [f"the floors count M as {held:,} words, of the narrowest type; the orders count it in words of {p.dtype}"]
 
 
+@takes_causal
 def bounds(
     N: int,
     d: int,

@@ -47,7 +47,7 @@ def written():
     more = [option for option in every if option not in SIZES]
     return "".join([
         HEAD,
-        typed_dict("UndroppedOptions", "TypedDict, ", "Options of a problem that may be left out, except the mask and dropout.", lines(free)),
+        typed_dict("UndroppedOptions", "TypedDict, ", "Options of a problem that may be left out, except the mask and dropout.", [*lines(free), "    causal: bool"]),
         typed_dict("ProblemOptions", "UndroppedOptions, ", "Options of a problem that may be left out, except the mask.", dropout),
         typed_dict("MoreOptions", "TypedDict, ", "Options of a problem that are not sizes.", [*lines(more), *dropout]),
     ])  # fmt: skip

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 from paths import ROOT
@@ -244,6 +245,32 @@ BAD = {
     "an unknown keyword of a sweep": (lambda: iosim.sweep(N=64, d=8, M="1KB", lines=64), "keyword: found 'lines'"),
     "a picture of rows and sizes": (lambda: iosim.plot("x.csv", N=3), "one of the two"),
 }  # fmt: skip
+
+
+TAKE_A_MASK = {
+    "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "training": {"M": "1KB"}, "curve": {}, "check": {},
+    "roofline": {"hardware": "t4"}, "fastest": {"hardware": "t4"}, "links": {"ranks": 4}, "least_M": {"x_floor": 3},
+    "cache": {"M": "1KB", "tiles": "4x4"}, "sweep": {"M": "1KB"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAKE_A_MASK)
+def test_causal_is_short_for_a_mask(name):
+    ask = partial(getattr(iosim, name), N=64, d=8, **TAKE_A_MASK[name])
+    short, long = (str(ask(**mask)) for mask in ({"causal": True}, {"mask": "causal"}))
+    assert short == long != str(ask(causal=False))
+    with pytest.raises(iosim.InputError, match="causal=True: found .*window:3.* as well"):
+        ask(causal=True, mask="window:3")
+
+
+@pytest.mark.parametrize("elsewhere, meant", [("seq_len", "N"), ("head_dim", "d"), ("num_heads", "heads")])
+@pytest.mark.parametrize("name", [*TAKE_A_MASK, "memory"])
+def test_names_of_other_programs_get_a_hint(name, elsewhere, meant):
+    given = {"N": 64, "d": 8, **TAKE_A_MASK.get(name, {}), elsewhere: 64}
+    if name != "memory":
+        given.pop(meant, None)
+    with pytest.raises(iosim.InputError, match=f"found {elsewhere!r}.*did you mean {meant!r}"):
+        getattr(iosim, name)(**given)
 
 
 @pytest.mark.parametrize("ask, message", BAD.values(), ids=BAD)
