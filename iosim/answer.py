@@ -261,7 +261,7 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
 
 def numbered(count: int, thing: str) -> str:
     """A count with its noun: `1 row`, `2 rows`."""
-    return f"{count} {thing}" + "s" * (count != 1)
+    return f"{count:,} {thing}" + "s" * (count != 1)
 
 
 def type_of(value: object) -> Type:

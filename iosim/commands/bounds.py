@@ -7,8 +7,12 @@ from .answer import Output, answer_all
 from .command import D, N, named_command
 from .options import PLACES, chip_options, flag_option, memory_options, outputs, problem_asked, problem_options
 
+EVERY = "bounds hold for every schedule: leave it out, or give --backward for those of the backward pass"
+INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
+"""What to do instead of options of other commands."""
 
-@named_command("bounds", needs=(N, D), axes=PLACES)
+
+@named_command("bounds", needs=(N, D), axes=PLACES, instead=INSTEAD)
 @problem_options
 @memory_options
 @chip_options

@@ -331,7 +331,7 @@ class Command(click.Command):
         given = {name for name, value in ctx.params.items() if value not in (None, (), False)}
         absent = {need.parameter for need in self.needs if not given & {need.parameter, *need.or_else}}
         return [
-            InputError(option.flag, NOTHING, (option.help or "").rstrip("."))
+            InputError(option.flag, NOTHING, lower_first((option.help or "").rstrip(".")))
             for option in self.options_of(ctx)
             if option.name in absent and not any(repr(option.flag) in fault.hint for fault in faults_in(ctx))
         ]
@@ -377,6 +377,12 @@ def spellings(command: click.Command) -> dict[str, str]:
     own += map(row_option, all_declared() if getattr(command, "takes_declared", False) else ())
     also = {spelled(name): option.flag for option in own for name in option.also}
     return also | {spelled(option.flag): option.flag for option in own}
+
+
+def lower_first(text: str) -> str:
+    """A text that begins in lower case, unless its first word has more capitals, as SRAM."""
+    first = text.partition(" ")[0]
+    return text[:1].lower() + text[1:] if first[1:] == first[1:].lower() else text
 
 
 def spelled(name: str) -> str:

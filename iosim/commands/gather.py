@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 @named_command("gather")
-@click.argument("folder")
+@click.argument("folder", required=False)
 @flag_option("--check", "Compare each part with its hash, and name every bad one, on stdout. Nothing is written.")
 @flag_option("--quiet", "No progress on stderr.")
 @file_option("The file, with the ending of the parts; - is stdout.")
-def command(folder: str, check: bool, path: str | None, quiet: bool) -> None:
+def command(folder: str | None, check: bool, path: str | None, quiet: bool) -> None:
     """Join the parts of a sweep in a folder into one file. The file is the same as if the sweep had written it
     directly.
 
@@ -36,6 +36,8 @@ def command(folder: str, check: bool, path: str | None, quiet: bool) -> None:
     from ..sweeps.gather import checked, complete, gather, looked_at
     from .sweep import describe
 
+    if folder is None:
+        raise InputError("FOLDER", "nothing", "the folder of a sweep", "as in iosim gather sweep/ -o out.csv")
     if check:
         if path is not None:
             raise InputError("-o", path, "nothing with --check, which writes no rows")

@@ -25,7 +25,9 @@ def command(expression: str | None, mask: str | None, tiles: str, asked: Asked, 
     from ..masks import picture
 
     text = mask if expression is None else expression
-    if text is None or (expression is not None and mask is not None):
-        raise InputError("--mask", "nothing or two masks", "one mask, as in iosim mask causal --N 512")
+    if text is None:
+        raise InputError("--mask", "nothing", "a mask, as in iosim mask causal --N 512")
+    if expression is not None and mask is not None:
+        raise InputError("--mask", f"{mask} beside {expression}", "one mask, as in iosim mask causal --N 512")
     values = {name: value for name, value in counts(asked.given, required=("N",)).items() if name in ("N", "Nk")}
     answer_all([({}, picture.mask(text, tiles=tiles, **values))], output)

@@ -17,7 +17,7 @@ from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
-from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, add_columns, least_of
+from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARED, add_columns, least_of
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ class Report(Answer):
         known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES, *ADDS]
         added = add_columns(self.results)
         names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]), *(c.name for c in added))
-        shown = (*NEEDS, *(PLACES if self.problem.divided else ()), *MOVES, *added, *([ORDER] if self.detail else ()))
+        needs = (*NEEDS, *PLACES) if self.problem.divided else (*NEEDS[:-1], SHARED)
+        shown = (*needs, *MOVES, *added, *([ORDER] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
         return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
 

@@ -205,6 +205,8 @@ NEEDS: Columns[Result] = (
     Column("sram_peak_words"),
     Column("sram_peak_bytes", heading="SRAM bytes", spare=5),
 )
+SHARED = Column[Result]("smem", None, "SRAM bytes", spare=5, of=lambda r: r.smem_peak_bytes or r.sram_peak_bytes)
+"""What must fit in M, for a table without columns of registers. Kernels of published tiles have registers beside M."""
 PLACES: Columns[Result] = (  # if tiles may live in registers too
     Column("smem_peak_bytes", heading="shared bytes"),
     Column("register_peak_bytes", heading="register bytes"),

@@ -166,9 +166,11 @@ def nearly_as_good(winner: Result, near: Sequence[Result]) -> str:
     """The sentence about results that move as much as the winner, or hardly more."""
     most = max(near, key=moved_bytes)
     verb = "moves" if len(near) == 1 else "move"
+    one_width = all((r.total or 0) * moved_bytes(winner) == (winner.total or 0) * moved_bytes(r) for r in near)
+    much = "much" if one_width else "many bytes"
     if moved_bytes(most) == moved_bytes(winner):
-        return f"{joined(map(named, near))} {verb} as much."
-    return f"{joined(map(named, near))} {verb} at most {times(moved_bytes(most), moved_bytes(winner))} times as much."
+        return f"{joined(map(named, near))} {verb} as {much}."
+    return f"{joined(map(named, near))} {verb} at most {times(moved_bytes(most), moved_bytes(winner))} times as {much}."
 
 
 def than(winner: Result, other: Result) -> str:
@@ -303,7 +305,7 @@ def done(traffic: Moved) -> tuple[str, str]:
 
 def often(number: int) -> str:
     """A number of times, in words."""
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def joined(parts: Iterable[str]) -> str:

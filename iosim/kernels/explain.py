@@ -236,7 +236,9 @@ class Explained(Answer):
             yield from self._resource_lines(self.resources, format_bytes)
         if self.floor:
             ratio = self._moved / self.floor.words
-            yield f"floor: {self.floor.words:,} words ({self.floor.form}); the kernel moves {ratio:.4g} times as many"
+            room = f" for M = {self.floor.M_words:,} words of shared memory and registers" if self.floor.M_words else ""
+            least = f"{self.floor.words:,} words ({self.floor.form})"
+            yield f"floor{room}: {least}; the kernel moves {ratio:.4g} times as many"
         if self.nearest:
             yield from self._nearest_lines(self.nearest)
 
@@ -259,7 +261,7 @@ class Explained(Answer):
             t = self.shown_time
             parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
             shown = ", ".join(f"{name} {1e6 * seconds:.1f}" for name, seconds in parts.items())
-            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:.1f} us ({shown})"
+            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us ({shown})"
 
     def _nearest_lines(self, n: Nearest) -> Iterator[str]:
         """The lines about the nearest schedule and its differences."""

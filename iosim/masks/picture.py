@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .mask import BoundMask
 
 
+COUNTED = ("active_tiles", "visible_pairs")
 WIDEST = 64  # the most tiles a side that are drawn
 MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 
@@ -78,10 +79,17 @@ def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: Til
     tiling = parse_tiles(tiles)
     row, picture = describe(expression, tiling, N, Nk), draw(bound(expression, tiling, N, Nk))
     hint = ["(one tile covers the whole mask; smaller ones, as --tiles 1x1, show more)"] * (row["Tr"] * row["Tc"] == 1)
-    lines = [picture, *hint, *(f"{name}: {'-' if value is None else value}" for name, value in row.items())]
+    lines = [picture, *hint, *(f"{name}: {shown(name, value)}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}
-    title = f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']} of {row['Tr'] * row['Tc']} tiles active"
+    title = (
+        f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']:,} of {row['Tr'] * row['Tc']:,} tiles active"
+    )
     return Table(columns_of(MaskRow), [cells], title, {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
+
+
+def shown(name: str, value: object) -> str:
+    """A cell as people see it: counts have their digits in groups, and sizes stand as the options take them."""
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) and name in COUNTED else str(value)
 
 
 def draw(of: BoundMask) -> str:

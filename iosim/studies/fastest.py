@@ -111,9 +111,9 @@ def sentence(found: FastestAnswer) -> str:
         return "No schedule has a time."
     one = found.results[0]
     best, least = one.fastest, one.least
-    text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:.1f} us"
+    text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:,.1f} us"
     if not found.generated:
-        text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:.1f} us or more"
+        text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:,.1f} us or more"
         tie = f"of times within {TIE - 1:.0%} the one of fewer bytes is first"
         return f"{text}; {one.candidates} tilings were compared, and {tie}." + idle(best, found.hardware)
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):

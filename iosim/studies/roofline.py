@@ -371,7 +371,7 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
     next_one = within[0] if within and within[0] is not other else None
     lines += [f"{winner.schedule} takes {compared(winner, row, found.M_bytes)}" for row in (other, next_one) if row]
     lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
-    distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes)
+    distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes, f"The traffic of {winner.schedule}")
     return [*lines, distance] if distance else lines
 
 
@@ -386,7 +386,7 @@ def bound_sentence(found: Roofline, row: RooflineRow) -> str:
     chip = found.hardware
     peaks = "measured" if chip.measured else "data-sheet"
     cached = "with an ideal L2, which serves all that is read again, " if chip.l2_bytes else ""
-    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:.2f} us at the {peaks} peaks of {chip.name}"
+    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:,.2f} us at the {peaks} peaks of {chip.name}"
     return f"{least}: {cached}{SLOWEST[row.bound_binds]}."
 
 
@@ -409,7 +409,7 @@ def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
 def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     """The sentence about kept measurements; nothing if there is none for this problem."""
     rows = measured(found, winner)
-    each = [f"{row.kernel} {row.seconds * 1e6:.2f} us ({row.x_bound:.3g} times the bound)" for row in rows]
+    each = [f"{row.kernel} {row.seconds * 1e6:,.2f} us ({row.x_bound:.3g} times the bound)" for row in rows]
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 
@@ -417,7 +417,7 @@ def sm_traffic_sentence(row: RooflineRow) -> list[str]:
     """The sentence about the time of the SM traffic, if it differs from the bound."""
     if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
         return []
-    moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:.2f} us from HBM alone"
+    moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:,.2f} us from HBM alone"
     return [f"{moved}. That is no bound, because the L2 serves most of it."]
 
 
@@ -436,10 +436,10 @@ def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[st
     own, lines = winner.predicted_seconds, []
     if own is not None:
         share = times(own, winner.bound_seconds)
-        lines = [f"Its generated kernels are predicted to take {own * 1e6:.2f} us, {share}x the bound."]
+        lines = [f"Its generated kernels are predicted to take {own * 1e6:,.2f} us, {share}x the bound."]
     if own is None or own > NEAR * least:
         which = f"Of the generated kernels whose time is predicted, those of {named(fastest)} are fastest"
-        lines.append(f"{which}: {least * 1e6:.2f} us.")
+        lines.append(f"{which}: {least * 1e6:,.2f} us.")
     return lines
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
+from ..answer import numbered
 from ..errors import CheckError, InputError, MissingError
 from ..files import written_whole
 from ..urls import is_url
@@ -70,6 +71,8 @@ class Parts:
 
 def looked_at(path: str) -> Parts:
     """The parts of a folder, as far as they are there. Raises CheckError for a manifest that no sweep wrote."""
+    if os.path.isfile(path):
+        raise InputError("folder", path, "a folder that iosim sweep -o FOLDER/ wrote, and not a file")
     place = place_of(path)
     with place.reported():
         manifest = read_manifest(place)
@@ -230,7 +233,8 @@ class Checked(NamedTuple):
         """A line for each bad file, and the numbers."""
         for name, fault in self.bad.items():
             yield f"{name}: {fault}"
-        yield f"{self.good} parts with {self.rows} rows are as they were written"
+        are, were = ("is", "it was") if self.good == 1 else ("are", "they were")
+        yield f"{numbered(self.good, 'part')} with {numbered(self.rows, 'row')} {are} as {were} written"
         if self.bad:
             yield f"{len(self.bad)} files are not; the sweep's own command line with --resume makes such parts again"
         if self.not_made:

@@ -154,6 +154,7 @@ ANSWERS = {
     "check": ("check", "--N", 8, "--d", 4, "--tiles", "4x4"), "roofline": ("roofline", "--N", 64, "--d", 8, "--hardware", "t4"),
     "crossover": ("crossover", "--N", 64, "--d", 8), "cache": ("cache", "--N", 64, "--d", 8, "--tiles", "8x8", "--M", "4KB"),
     "verify": ("verify", "--N", 64, "--d", 16), "profile": ("profile", "torch-flash", "--N", 64, "--d", 16),
+    "links": ("links", "--N", 64, "--d", 8, "--ranks", 4),
 }  # fmt: skip
 OTHERS = {
     "sweep": SWEEP, "trace": ("trace", "--N", 8, "--d", 4, "--tiles", "4x4"), "report": ("report", *COUNT[1:]),

@@ -105,3 +105,14 @@ def test_tune_and_count_read_the_same_list():
     assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100)][-1].tiles == Tiling(
         192, 128
     )
+
+
+def test_people_see_the_sram_that_must_fit_in_M(iosim):
+    """The registers of these kernels are beside M: `count` shows the shared memory, and so does `tune`."""
+    line = ("--N", 8192, "--d", 128, "--hardware", "h100", "--causal")
+    counted, tuned = iosim("count", *line).stdout, iosim("tune", *line).stdout
+    (shown,) = [row.split() for row in counted.splitlines() if row.startswith("flash2          FA2 128x128")]
+    (other,) = [
+        row.split() for row in tuned.splitlines() if row.startswith("FlashAttention-2  flash2            128x128")
+    ]
+    assert shown[4] == other[5] == f"{3 * 128 * 128 * 2:,}"  # tiles of Q, K and V in fp16

@@ -2,6 +2,7 @@
 
 import random
 import re
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -160,8 +161,6 @@ def test_the_example_of_the_readme():
 def test_names_decide_nothing(monkeypatch):
     """The same texts under other names get the same answer."""
     flash1, flash2 = (iosim.SCHEDULES[name] for name in ("flash1", "flash2"))
-    from dataclasses import replace
-
     swapped = {"flash1": replace(flash2, name="flash1"), "flash2": replace(flash1, name="flash2", rules=("best",))}
     plain = count(512, 16, "8KB", schedules="flash1,flash2", tiles="best").answer
     for name, schedule in swapped.items():
@@ -315,6 +314,15 @@ def result(schedule, total, tensors=(), width=2):
     found = {name: {"reads": reads, "writes": writes} for name, (reads, writes) in dict(tensors).items()}
     return Result(schedule, "given", Br=16, Bc=16, fits=True, total=total, total_bytes=width * total, tensors=found,
                   smem_peak_bytes=1000)  # fmt: skip
+
+
+def test_near_results_are_compared_in_bytes_where_bytes_decide():
+    """flash1 moves fewer words here, but some of them are wider."""
+    winner, near = result("flash2", 1000), replace(result("flash1", 999), total_bytes=2010)
+    (line,) = sentence.lines_of_family(Attention(16, 4), [winner, near], 9000)
+    assert line == "flash1 (16x16) moves at most 1.005 times as many bytes."
+    (line,) = sentence.lines_of_family(Attention(16, 4), [winner, replace(near, total_bytes=2000)], 9000)
+    assert line == "flash1 (16x16) moves as many bytes."
 
 
 def test_one_hundredth_more_is_nearly_as_much():

@@ -147,10 +147,18 @@ def test_the_file_is_outside_the_folder(iosim, folder, tmp_path):
 # ---------------------------------------------------------------- --check
 
 
+def test_a_file_and_nothing_are_no_folders(iosim, tmp_path):
+    (tmp_path / "g.csv").write_text("N\n8\n")
+    result = iosim("gather", tmp_path / "g.csv")
+    assert result.exit_code == 2 and "Error: folder: found " in result.stderr and "not a file" in result.stderr
+    result = iosim("gather")
+    assert result.exit_code == 2 and result.stderr.startswith("Error: FOLDER: found 'nothing'; ")
+
+
 def test_check_of_a_folder_that_is_right(iosim, folder):
     result = iosim("gather", folder, "--check")
     parts, rows = read_manifest(place_of(str(folder)))["parts"], read_manifest(place_of(str(folder)))["rows"]
-    assert result.exit_code == 0 and result.stdout == f"{parts} parts with {rows} rows are as they were written\n"
+    assert result.exit_code == 0 and result.stdout == f"{parts} parts with {rows:,} rows are as they were written\n"
 
 
 def test_check_names_every_bad_part(iosim, folder):
@@ -184,7 +192,7 @@ def test_check_says_what_is_not_made_yet(iosim, folder):
     for one in manifest["files"][1:]:
         (folder / one["file"]).unlink()
     result = iosim("gather", folder, "--check")
-    assert result.exit_code == 1 and "1 parts with" in result.stdout
+    assert result.exit_code == 1 and "1 part with" in result.stdout
     assert f"{len(lines) - 1} parts are not made yet; " in result.stdout and "--resume" in result.stdout
 
 
