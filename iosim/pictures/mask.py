@@ -68,7 +68,7 @@ def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMa
     shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)
     active = int((shares > 0).sum())
     title = f"{p.mask}, N = {p.N}, Nk = {p.Nk}, tiles {tiling.rows_q}x{tiling.rows_k}: "
-    title += f"{active} of {shares.size} tiles active ({active / shares.size:.1%})"
+    title += f"{active:,} of {shares.size:,} tiles active ({active / shares.size:.1%})"
     return TileMap(title, shares, min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk))
 
 

@@ -238,7 +238,7 @@
     count = counts || data.runs.map((run) => (words ? reached(run, words) : 0));
     views.forEach((view, k) => view.at !== count[k] && draw(view, count[k], flies));
     slider.value = words;
-    slider.setAttribute("aria-valuetext", words + " of " + longest + " words moved");
+    slider.setAttribute("aria-valuetext", grouped(Math.round(words)) + " of " + grouped(longest) + " words moved");
     if (!timer) live.textContent = views.map((view) => view.run.name + ": " + view.event.textContent).join(" ");
     if (Date.now() - saved > 300 || !timer) {
       saved = Date.now();

@@ -64,7 +64,7 @@ class Fastest(Answer):
     def pieces(self) -> Pieces:
         absent = [f"{name}: no time: {reason}" for name, reason in self.found.not_predicted.items()]
         more = absent if self.found.generated else [*absent, *goodness_lines()]
-        return [head_of(self.found), self.table(), *([""] if more else []), *more, "", sentence(self.found)]
+        return [sentence(self.found), head_of(self.found), self.table(), *([""] if more else []), *more]
 
     def to_dict(self) -> Row:
         return {
@@ -115,12 +115,12 @@ def sentence(found: FastestAnswer) -> str:
     if not found.generated:
         text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:,.1f} us or more"
         tie = f"of times within {TIE - 1:.0%} the one of fewer bytes is first"
-        return f"{text}; {one.candidates} tilings were compared, and {tie}." + idle(best, found.hardware)
+        return f"{text}; {one.candidates:,} tilings were compared, and {tie}." + idle(best, found.hardware)
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
         text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
-    how = f"all {one.candidates} candidates were predicted"
+    how = f"all {one.candidates:,} candidates were predicted"
     if one.in_full < one.candidates:
-        how = f"{one.candidates} candidates were predicted on a shorter problem, and {one.in_full} of them in full"
+        how = f"{one.candidates:,} candidates were predicted on a shorter problem, and {one.in_full:,} of them in full"
     return f"{text}; {how}."
 
 

@@ -185,7 +185,7 @@ def test_a_mask_has_its_picture(page):
     dense, _ = page(*SIZES)
     parsed, text = page("--N", 256, "--d", 16, "--M", "8KB", "--mask", "causal&window:32")
     assert "Mask" not in dense.words and "Mask" in parsed.words
-    active = int(re.search(r"(\d+) of \d+ tiles active", text)[1])
+    active = int(re.search(r"([\d,]+) of [\d,]+ tiles active", text)[1].replace(",", ""))
     assert text.count('class="tile"') == active > 0, "tiles wide enough to be apart are one rectangle each"
 
 

@@ -72,6 +72,7 @@ def test_published_tiles_stand_beside(ask, iosim, mask):
     assert (fa3["Br"], fa3["Bc"]) == ((128, 128) if mask else (128, 176))
     assert got["answer"].startswith("flash2 with ") and "allows the least time" in got["answer"]
     text = iosim(*LINE, *mask).stdout
+    assert text.startswith(got["answer"] + "\n")
     assert "least times at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors" in text
 
 
