@@ -65,7 +65,8 @@ class Bounds(Answer):
 
     def pieces(self) -> Pieces:
         asked = header(self.report.problem, self.report.M_bytes).removesuffix("\n")
-        return [asked, self.table(), "", "\n".join([self.answer, *reached_lines(self.bounds)])]
+        reached = reached_lines(self.bounds)
+        return [self.answer, asked, self.table(), *([""] if reached else []), *reached]
 
     def to_dict(self) -> Row:
         return {

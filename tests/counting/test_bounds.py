@@ -226,3 +226,8 @@ def test_what_would_reach_each_form():
     assert {"compulsory", "simple", "I", "II", "backward", "I'", "II'"} == set(REACHED_BY)
     assert {word for word in named if word.startswith(("flash", "small"))} <= set(SCHEDULES)
     assert "(compulsory)" in bounds(64, 16, "1MB").answer
+
+
+def test_the_answer_comes_first(ask, iosim):
+    line = ("bounds", "--N", 8192, "--d", 128, "--M", "100KB")
+    assert iosim(*line).stdout.startswith(ask(*line)["answer"] + "\n")
