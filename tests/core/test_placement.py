@@ -317,7 +317,7 @@ def test_a_roofline_has_the_footprint_and_traffic_of_a_count(ask, iosim):
         assert all("leave out --registers and --stages" in one["why"] for one in found["not_predicted"])
         assert len(found["not_predicted"]) == 2 and found["problem"]["stages"] == 2
         out = iosim("roofline", *line).stdout
-        assert "262144 B (256 KiB) of registers for tiles, 2 stages in flight" in out and "register bytes" in out
+        assert "262,144 B (256 KiB) of registers for tiles, 2 stages in flight" in out and "register bytes" in out
     assert (rows[0]["fits"], rows[0]["limit"]) == (False, "shared memory")
     plain = roofline(512, 128, "h100", tiles=(128, 176), schedules="flash2", acc_dtype="fp32")
     assert [plain.rows[0].smem_peak_bytes, plain.rows[0].fits] == [plain.rows[0].sram_peak_bytes, False]

@@ -29,6 +29,7 @@ from iosim.hardware import read_hardware
 from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, SCHEDULES, find
 
+RANDOM = VALIDATION / "h100-random"
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [
     folder for folder in FOLDERS if (folder / "sweep.csv").exists()
@@ -91,7 +92,8 @@ def test_every_schedule_was_measured(folder):
     kept = read_csv(folder / "family_rows.csv")
     for name in ("schedule", "sm_read_bytes", "hw_read_bytes", "sm_write_bytes", "hw_write_bytes", "error"):
         assert [str(row[name]) for row in rows] == [row[name] for row in kept], name
-    missing = set(SCHEDULES) - {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]}
+    random = {row["job"].split()[0] for row in read_csv(RANDOM / "random_rows.csv") if row["ok"] == "True"}
+    missing = set(SCHEDULES) - {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]} - random
     assert not missing, "these schedules have not run on a GPU"
     problems = [e.job.problem for e in evidence(folder, "family")]
     for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
@@ -636,3 +638,36 @@ def imported(path):
         if isinstance(node, ast.ImportFrom):
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found | {f"validation.{name}" for name in found}
+
+
+def test_what_the_page_says_of_random_rows_and_planted_faults():
+    page = " ".join((ROOT / "docs/hardware/not-explained.md").read_text().split())
+    rows, planted = read_csv(RANDOM / "random_rows.csv"), read_csv(RANDOM / "planted_rows.csv")
+    agree = [row for row in rows if row["ok"] == "True"]
+    others = [row for row in rows if row["ok"] != "True"]
+    assert f"{len(agree)} of {len(rows)} rows agreed in all" in page
+    assert [row["job"].split()[0] for row in others] == ["matmul-naive", "small-cache-bwd", "flash1-bwd"]
+    ran = [row for row in rows if "ZeroDivisionError" not in row["faults"]]
+    assert len(rows) - len(ran) == 1 and all(row["words_equal"] == "True" for row in ran)
+    generated = [row for row in ran if "(tuned)" not in row["job"]]
+    assert len(generated) == 59
+    assert all(float(row["read_beyond"]) <= float(row["read_bound"]) for row in generated)
+    assert all(float(row["written_beyond"]) <= float(row["written_bound"]) for row in generated)
+    seen = {
+        fault: [row["seen"] for row in planted if row["fault"] == fault]
+        for fault in ("load", "store", "count", "output")
+    }
+    assert {fault: (len(found), found.count("True")) for fault, found in seen.items()} == {
+        "load": (8, 7), "store": (8, 8), "count": (8, 8), "output": (8, 8)
+    }  # fmt: skip
+    assert len(read_csv(RANDOM / "selftest.csv")) == 180
+    assert {row["ok"] for row in read_csv(RANDOM / "selftest.csv")} == {"True"}
+
+
+def test_batches_on_a_gpu_were_equal_to_the_byte():
+    """PyTorch's kernel for unequal lengths: the schedule's bytes, and 512 B of lengths in each block."""
+    rows = [row for row in read_csv(VALIDATION / "batch_gpu.csv") if row["packed"] == "False"]
+    assert len(rows) == 32
+    for row in rows:
+        beside = int(row["measured_bytes"]) - int(row["schedule_bytes"])
+        assert row["equal"] == "True" and beside == 512 * int(row["grid_blocks"])
