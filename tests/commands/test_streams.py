@@ -104,7 +104,10 @@ import iosim
 def text(chip, p, t):
     for i in chip.tiles(p.N, t.rows_q):
         time.sleep(0.05)
-        chip.store(chip.load("Q", i), "O", i)
+        q = chip.load("Q", i)
+        for j in chip.tiles(p.Nk, p.Nk):  # the events of an innermost loop come all at once
+            chip.free(chip.load("K", j))
+        chip.store(q, "O", i)
 
 iosim.register(iosim.Schedule("slow", text, "takes its time"))
 """
