@@ -34,6 +34,8 @@ def check_no_device(path: str | Path) -> None:
 def read_text(path: str | Path, most_bytes: int = LARGEST_TEXT, errors: str = "strict") -> str:
     """The text of a file in UTF-8. Raises Unreadable for a device, for too many bytes, and for what is no text."""
     check_no_device(path)
+    if "\0" in str(path):
+        raise Unreadable("a name of a file has no null byte")
     try:
         with open(path, "rb") as file:
             found = file.read(most_bytes + 1)

@@ -48,3 +48,8 @@ def test_a_text_of_too_many_bytes_is_not_read(tmp_path):
     assert read_text(tmp_path / "long.txt", 11) == "x" * 11
     with pytest.raises(Unreadable, match="more than 10 bytes"):
         read_text(tmp_path / "long.txt", 10)
+
+
+def test_a_name_with_a_null_byte_is_one_message(iosim):
+    done = iosim("sweep", "\0", "--N", 4)
+    assert done.exit_code == 2 and "no null byte" in done.stderr and "Traceback" not in done.output

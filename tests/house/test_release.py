@@ -15,7 +15,7 @@ from paths import ROOT
 import iosim
 
 README = (ROOT / "README.md").read_text()
-LARGEST_SDIST = 5_000_000
+LARGEST_SDIST = 8_000_000
 pytestmark = [pytest.mark.needs("build"), pytest.mark.early]
 
 
