@@ -219,12 +219,12 @@ def test_commands_begin_with_the_answer_and_end_with_the_reasons(command, ask, i
     assert " ".join(text.split()).endswith(answer.removeprefix(lead + " ")) and len(lead) > 60
 
 
-def test_bounds_end_with_their_sentence_and_what_reaches_it(ask, iosim):
+def test_bounds_begin_with_their_sentence_and_end_with_what_reaches_it(ask, iosim):
     args = ("bounds", "--N", 256, "--d", 16, "--M", "4KB")
     found, text = ask(*args), iosim(*args).stdout
-    assert "\n" + found["answer"] + "\n" in text
+    assert text.startswith(found["answer"] + "\n")
     (form,) = [bound for bound in found["bounds"] if bound["name"] == "floor"]
-    assert f"\nform {form['form']}: {form['reached_by']}" in text
+    assert text.endswith(f"\nform {form['form']}: {form['reached_by']}\n")
 
 
 def test_without_M_the_floor_is_that_of_every_algorithm():

@@ -29,7 +29,7 @@ from iosim.hardware import read_hardware
 from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, SCHEDULES, find
 
-RANDOM = VALIDATION / "h100-random"
+RANDOM = VALIDATION / "random-h100"
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
 WHOLE = [
     folder for folder in FOLDERS if (folder / "sweep.csv").exists()
