@@ -9,6 +9,7 @@ import on_cpu
 import pytest
 from paths import ROOT
 
+import iosim
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.masks import parse_mask
@@ -28,9 +29,10 @@ class OnCpu:
     """Runs programs on the CPU; both GPUs are this process."""
 
     def __init__(self, folder):
-        self.folder, self.built = folder, {}
+        self.folder, self.built, self.moves = folder, {}, []
 
-    def __call__(self, rank, program, inputs):
+    def __call__(self, rank, program, inputs, home=None):
+        self.moves += [(rank, home)] * (program.name == "take")
         key = program.source, *program.tables
         if key not in self.built:
             self.built[key] = on_cpu.build([program], self.folder, name=f"k{len(self.built)}")
@@ -39,15 +41,46 @@ class OnCpu:
         written = {name: value for name, value in found.items() if counts.get(name, (0, 0))[1]}
         halves = {name for name in written if program.arrays[name].dtype == "fp16"}
         outputs = {name: value.astype(np.float16) if name in halves else value for name, value in written.items()}
-        return outputs, {name: reads for name, (reads, _) in counts.items()}
+        return outputs, counts
 
 
 @pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.scheme}-{c.p.mask}-{'bwd' if c.backward else 'fwd'}")
 def test_kernels_receive_the_words_of_iosim_links(case, tmp_path):
-    rows = on_gpus.rows_of(case, OnCpu(tmp_path), lambda rank, array: array, tmp_path)
-    assert rows and all(row["equal"] for row in rows), rows
-    assert {row["gpu"] for row in rows} == {0, 1} and all(float(row["error"]) < 1e-3 for row in rows)
+    run = OnCpu(tmp_path)
+    for stored in (False, True):
+        run.moves.clear()
+        rows = on_gpus.rows_of(replace(case, stored=stored), run, lambda rank, array: array, tmp_path)
+        assert rows and all(row["equal"] for row in rows), rows
+        assert {row["gpu"] for row in rows} == {0, 1} and all(float(row["error"]) < 1e-3 for row in rows)
+        assert {*run.moves} == ({(0, 1), (1, 0)} if stored else {(0, 0), (1, 1)})
+
+
+class InMemory:
+    """Stands for two GPUs: a copy is a copy."""
+
+    def place(self, rank):
+        return "cpu"
+
+    def bring(self, rank, here, there):
+        assert here.is_contiguous() and there.is_contiguous()
+        here.copy_(there)
+        return here.numel() * here.element_size()
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("scheme", ["ring", "ulysses"])
+def test_steps_of_pytorch_are_right_and_move_the_bytes_of_iosim_links(scheme):
+    from validation.links import steps
+
+    two = InMemory()
+    step = steps.SCHEMES[scheme](two, "cpu", steps.shards_of(two, 64, 4, 16))
+    for part in step.parts.values():
+        for rank in range(2):
+            part(rank)
+    said = iosim.links(64, 16, 2, schedules=scheme, heads=4, dtype="fp16", acc_dtype="fp32")[scheme]
+    assert step.bytes_come == [said.largest_received_bytes] * 2
+    assert max(steps.error_of(step, rank) for rank in range(2)) < 2e-3
 
 
 def test_the_kept_words_are_those_of_iosim_links_today():

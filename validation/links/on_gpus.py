@@ -2,10 +2,11 @@
 
     PYTHONPATH=. python3 validation/links/on_gpus.py FOLDER
 
-Each GPU runs the schedules inside a GPU (iosim/distributed/inside.py) as CUDA. What the other GPU has is read by peer
-access, by a generated kernel that copies rows and counts the words that it reads. FOLDER gets on_gpus.csv: a row for
-each case, GPU and tensor, with the words that the kernels counted and those of `iosim links`, and the error of the
-output. With --times also the time of a hop and of a step, and with --once one run without times, for a profiler:
+Each GPU runs the schedules inside a GPU (iosim/distributed/inside.py) as CUDA. A generated kernel moves rows from one
+GPU to the other by peer access, and counts their words. The GPU that needs the rows runs it and reads them; with
+--stored the GPU that has the rows runs it and stores them. FOLDER gets on_gpus.csv, or stored.csv: a row for each
+case, tensor and GPU that ran the kernel, with the words that the kernels counted, those of `iosim links`, and the error
+of the output. With --times also the time of a hop, and with --once one run without times, for a profiler:
 
     ncu --clock-control none --kernel-name regex:take --csv --metrics \\
         nvlrx__bytes_data_user.sum,nvltx__bytes_data_user.sum python3 validation/links/on_gpus.py FOLDER --once
@@ -16,11 +17,13 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Protocol
 
 import numpy as np
 
@@ -39,9 +42,16 @@ from iosim.schedules.registry import Schedule
 RANKS = 2
 Arrays = dict[str, object]
 Words = dict[str, int]
-Runner = Callable[[int, Program, Mapping[str, object]], tuple[Arrays, Words]]
-"""`run(rank, program, inputs)`: what a program leaves in HBM, and the words that it read, by tensor. Arrays of inputs
-may lie on the other GPU."""
+
+
+class Runner(Protocol):
+    """Runs a program on a GPU."""
+
+    def __call__(
+        self, rank: int, program: Program, inputs: Mapping[str, object], home: int | None = None
+    ) -> tuple[Arrays, dict[str, tuple[int, int]]]:
+        """What a program leaves in HBM, and the words that it read and wrote, by tensor. Arrays of inputs may lie on
+        the other GPU. What is not given lies on the GPU `home`, or on the one that runs the program."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,8 @@ class Case:
     p: Attention
     tiles: Tiling
     backward: bool = False
+    stored: bool = False
+    """Whether the GPU that has rows stores them on the other one. Else the GPU that needs them reads them."""
 
     @property
     def causal(self) -> bool:
@@ -74,12 +86,12 @@ MOVED = {"X": Tensor(("N", "d"), "input"), "Y": Tensor(("N", "d"), "output")}
 TAKE = Schedule("take", take, "rows of another GPU", tensors=MOVED)
 
 
-def taken(run: Runner, rank: int, rows: object, shape: tuple[int, int, int], dtype: str) -> tuple[object, int]:
-    """Rows of the other GPU, copied to this one, and the words that were read."""
-    instances, n, width = shape
-    p = Attention(n, width, heads=instances, dtype=dtype, acc_dtype="fp32")
-    outputs, words = run(rank, generate(TAKE, p, Tiling(64, 64), count=True), {"X": rows})
-    return outputs["Y"], words["X"]
+def moved(case: Case, run: Runner, rank: int, rows: object, heads: int) -> tuple[object, int]:
+    """Rows of the other GPU, copied to GPU `rank`, and the words that went from one to the other."""
+    p = Attention(case.p.N // RANKS, case.p.d, heads=heads, dtype=case.p.dtype, acc_dtype="fp32")
+    copy = generate(TAKE, p, Tiling(64, 64), count=True)
+    outputs, words = run(1 - rank if case.stored else rank, copy, {"X": rows}, home=rank)
+    return outputs["Y"], words["Y"][1] if case.stored else words["X"][0]
 
 
 def visit(case: Case, rank: int, other: int, folder: Path) -> Attention:
@@ -112,8 +124,7 @@ def ring(case: Case, shards: list[Arrays], run: Runner, folder: Path) -> tuple[l
 
 def keys_of_other(case: Case, shards: list[Arrays], run: Runner, rank: int) -> tuple[Arrays, Words]:
     """K and V of the other GPU, here, and the words that came."""
-    shape = (case.p.heads, case.p.N // RANKS, case.p.d)
-    found = {name: taken(run, rank, shards[1 - rank][name], shape, case.p.dtype) for name in "KV"}
+    found = {name: moved(case, run, rank, shards[1 - rank][name], case.p.heads) for name in "KV"}
     return {name: rows for name, (rows, _) in found.items()}, {name: words for name, (_, words) in found.items()}
 
 
@@ -121,7 +132,6 @@ def ring_backward(case: Case, shards: list[Arrays], run: Runner, folder: Path) -
     """After a forward pass, whose words are not counted: the keys come again, and their gradients go home."""
     states, _ = ring(case, shards, run, folder)
     found, parts, received = [], [], []
-    p, n = case.p, case.p.N // RANKS
     for rank in range(RANKS):
         queries = {"Q": shards[rank]["Q"], "dO": shards[rank]["dO"], "LSE": log_sum_exp(states[rank])}
         rows = {"dO": queries["dO"], "O": states[rank]["O"]}
@@ -136,7 +146,7 @@ def ring_backward(case: Case, shards: list[Arrays], run: Runner, folder: Path) -
         received.append(words)
     for rank in range(RANKS):
         for name in ("dK", "dV"):
-            rows, words = taken(run, rank, parts[1 - rank][name], (p.heads, n, p.d), p.dtype)
+            rows, words = moved(case, run, rank, parts[1 - rank][name], case.p.heads)
             found[rank][name] = added(found[rank][name], rows)
             received[rank][f"{name}part"] = words
     return found, received
@@ -171,7 +181,7 @@ def ulysses(case: Case, shards: list[Arrays], run: Runner, folder: Path) -> tupl
     gathered, received = [], []
     for rank in range(RANKS):
         mine = slice(rank * half, (rank + 1) * half)
-        there = {name: taken(run, rank, shards[1 - rank][name][mine], (half, n, p.d), p.dtype) for name in "QKV"}  # type: ignore[index]
+        there = {name: moved(case, run, rank, shards[1 - rank][name][mine], half) for name in "QKV"}  # type: ignore[index]
         parts = {name: (shards[rank][name][mine], rows) for name, (rows, _) in there.items()}  # type: ignore[index]
         whole = {name: joined(parts[name] if rank == 0 else parts[name][::-1]) for name in "QKV"}
         flash2 = generate(iosim.SCHEDULES["flash2"], replace(p, heads=half, kv_heads=half), case.tiles, count=True)
@@ -182,7 +192,7 @@ def ulysses(case: Case, shards: list[Arrays], run: Runner, folder: Path) -> tupl
     for rank in range(RANKS):
         rows = slice(rank * n, (rank + 1) * n)
         home = where(gathered[1 - rank], partial(rows_together, gathered[1 - rank], rows))  # rows that lie together
-        o, received[rank]["Oheads"] = taken(run, rank, home, (half, n, p.d), p.dtype)
+        o, received[rank]["Oheads"] = moved(case, run, rank, home, half)
         own = gathered[rank][:, rows]  # type: ignore[index]
         outputs.append({"O": joined((own, o) if rank == 0 else (o, own), axis=0)})
     return outputs, received
@@ -262,7 +272,8 @@ def predicted(case: Case) -> dict[str, int]:
 
 
 def rows_of(case: Case, run: Runner, put: Callable[[int, np.ndarray], object], folder: Path) -> list[dict[str, object]]:
-    """A row for each GPU and tensor: words that the kernels counted and those of iosim, and the error of the output."""
+    """A row for each tensor and GPU that ran the kernel of its move: the words that it counted, those of iosim, and the
+    error of the output of the GPU that got the rows."""
     whole = inputs_of(case)
     shards = shards_of(case, whole, put)
     outputs, received = (BACKWARD if case.backward else SCHEMES)[case.scheme](case, shards, run, folder)
@@ -277,7 +288,8 @@ def rows_of(case: Case, run: Runner, put: Callable[[int, np.ndarray], object], f
         for name, counted in words.items():
             rows.append({"scheme": case.scheme, "pass": "backward" if case.backward else "forward",
                          "mask": str(case.p.mask), "dtype": case.p.dtype, "N": case.p.N, "d": case.p.d,
-                         "heads": case.p.heads, "gpu": rank, "tensor": name, "counted_words": counted,
+                         "heads": case.p.heads, "gpu": 1 - rank if case.stored else rank, "tensor": name,
+                         "counted_words": counted,
                          "iosim_words": said[name] // RANKS, "equal": counted * RANKS == said[name],
                          "error": f"{error:.2e}"})  # fmt: skip
     return rows
@@ -324,23 +336,33 @@ class Gpus:
             found = self.kernel(rank, program, number)
             found(kernel.grid, kernel.block, (*given, counts), shared_mem=kernel.smem_bytes)  # type: ignore[operator]
 
-    def run(self, rank: int, program: Program, inputs: Mapping[str, object]) -> tuple[Arrays, Words]:
+    def made(self, rank: int, program: Program, inputs: Mapping[str, object]) -> Arrays:
+        """The arrays of a program: its inputs, and the others on a GPU."""
         from iosim.gpu.run import make_arrays
 
-        cp = self.cupy
-        with cp.cuda.Device(rank):
+        with self.cupy.cuda.Device(rank):
             here = {
-                name: cp.zeros(array.full_shape, np.float32) for name, array in program.arrays.items() if name in inputs
+                name: self.cupy.zeros(array.full_shape, np.float32)
+                for name, array in program.arrays.items()
+                if name in inputs
             }
-            made = make_arrays(program, here)
-            arrays = {name: inputs.get(name, array) for name, array in made.items()}
+            found = make_arrays(program, here)
+            self.cupy.cuda.Device(rank).synchronize()
+        return {name: inputs.get(name, array) for name, array in found.items()}
+
+    def run(
+        self, rank: int, program: Program, inputs: Mapping[str, object], home: int | None = None
+    ) -> tuple[Arrays, dict[str, tuple[int, int]]]:
+        cp = self.cupy
+        arrays = self.made(rank if home is None else home, program, inputs)
+        with cp.cuda.Device(rank):
             tables = {name: cp.asarray(words) for name, words in program.tables.items()}
             counts = cp.zeros(max(1, len(program.counters)), np.uint64)
             self.start(rank, program, arrays, tables, counts)
             cp.cuda.Device(rank).synchronize()
             found = program.counts_by_tensor(counts.get())
         outputs = {name: array for name, array in arrays.items() if found.get(name, (0, 0))[1]}
-        return outputs, {name: reads for name, (reads, _) in found.items()}
+        return outputs, found
 
 
 def times(gpus: Gpus, case: Case, folder: Path) -> list[dict[str, object]]:
@@ -385,25 +407,34 @@ def write(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 def main() -> int:
-    """The exit code: 1 if a word differs, or an output is wrong."""
+    """The exit code: 1 if a case failed, a word differs, or an output is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--once", action="store_true")
     parser.add_argument("--times", action="store_true")
+    parser.add_argument("--stored", action="store_true")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     gpus = Gpus()
     with TemporaryDirectory() as masks:
-        rows = [row for case in cases() for row in rows_of(case, gpus.run, gpus.put, Path(masks))]
-        write(given.folder / "on_gpus.csv", rows)
-        for row in rows:
-            print(*row.values(), sep=",", flush=True)
+        rows, failed = [], 0
+        for case in cases():
+            try:
+                found = rows_of(replace(case, stored=given.stored), gpus.run, gpus.put, Path(masks))
+            except Exception:
+                failed += 1
+                print(case, traceback.format_exc(), flush=True)
+                continue
+            rows += found
+            write(given.folder / ("stored.csv" if given.stored else "on_gpus.csv"), rows)
+            for row in found:
+                print(*row.values(), sep=",", flush=True)
         if given.times and not given.once:
             found = times(gpus, cases(large=True)[0], Path(masks))
             write(given.folder / "times.csv", found)
             for row in found:
                 print(*row.values(), sep=",", flush=True)
-    return int(not all(row["equal"] and float(str(row["error"])) < 4e-3 for row in rows))
+    return int(failed > 0 or not all(row["equal"] and float(str(row["error"])) < 4e-3 for row in rows))
 
 
 if __name__ == "__main__":
