@@ -9,6 +9,7 @@ from .command import D, Need, named_command
 from .options import (
     PLACES,
     chip_options,
+    flag_option,
     memory_options,
     multiple_option,
     outputs,
@@ -34,9 +35,10 @@ if TYPE_CHECKING:
 @multiple_option
 @variant_options
 @chip_options
+@flag_option("--detail", "Also show bytes, all columns and why, for each question.")
 @outputs
 @problem_asked
-def command(asked: Asked, output: Output) -> None:
+def command(asked: Asked, detail: bool, output: Output) -> None:
     """The M or the N at which one schedule moves less than another, exact to the byte: the longest stretch first.
 
     Without --M the answer is about every M, for each head dimension and type given, as --d 64,128 --dtype fp16,fp32.
@@ -50,4 +52,4 @@ def command(asked: Asked, output: Output) -> None:
     choice = asked.choice
     given: Fields = {name: text for name, text in asked.given.items() if text is not None}
     given |= {name: value for name, value in choice._asdict().items() if name != "tiles"}
-    answer_all([({}, crossover(**given))], output)
+    answer_all([({}, crossover(**given, detail=detail))], output)

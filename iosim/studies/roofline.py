@@ -92,7 +92,9 @@ class Roofline(Answer):
         p, chip = self.problem, self.hardware
         ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
         memory = f"M = {format_bytes(self.M_bytes)}{divided_text(p)}"
+        first, reasons = lead_and_reasons(self)
         lines: list[Piece] = [
+            *first,
             f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
             f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
             f"ridge in FLOP/B: {ridges}",
@@ -105,7 +107,7 @@ class Roofline(Answer):
             lines.append("no tiles fit: " + ", ".join(self.nothing_fits))
         if self.unmarked:
             lines.append("steps whose exponentials and other operations are not counted: " + ", ".join(self.unmarked))
-        return [*lines, "", *answer_lines(self)]
+        return [*lines, *([""] if reasons else []), *reasons]
 
     def to_dict(self) -> Row:
         chip, rates = self.hardware, self.measured_on
@@ -120,7 +122,7 @@ class Roofline(Answer):
             "results": self.to_rows(),
             "measured": [row._asdict() for winner in winners(self) for row in measured(self, winner)],
             "not_predicted": [asdict(missing) for missing in self.not_predicted],
-            "answer": " ".join(answer_lines(self)),
+            "answer": " ".join(line for part in lead_and_reasons(self) for line in part),
             "notes": self.notes,
         }
 
@@ -350,22 +352,24 @@ def cost(row: RooflineRow) -> tuple[float, int]:
     return round(row.bound_seconds * 1e12), row.work.total_bytes
 
 
-def answer_lines(found: Roofline) -> list[str]:
-    """The sentences of the answer, about each phase."""
-    lines = [line for winner in winners(found) for line in lines_of_phase(found, winner)]
-    return lines or ["Nothing that was asked for fits in this SRAM."]
+def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
+    """The sentences that lead, which are the bound of each phase and what was measured, and those on why."""
+    best, lead, reasons = winners(found), list[str](), list[str]()
+    for row in best:
+        label = f"{row.phase}: " * (len(best) > 1)
+        lead += [label + bound_sentence(found, row), *measured_sentence(found, row)]
+        reasons += [*([label.rstrip()] if label else []), *reasons_of(found, row)]
+    return lead or ["Nothing that was asked for fits in this SRAM."], reasons
 
 
-def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
-    """The sentences about one phase: the bound, what was measured, the SM traffic, and the other rows."""
+def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
+    """The sentences about one phase below its bound: the SM traffic, and the other rows."""
     phase = [row for row in found.rows if row.phase == winner.phase and row.launch == "all" and row is not winner]
     slower = sorted((row for row in phase if row.bound_seconds > NEAR * winner.bound_seconds), key=cost)
     near = [row for row in phase if row.fits and row not in slower]
     baseline = [row for row in slower if row.schedule == BASELINE]
     within = [row for row in slower if row.fits]
-    several = {row.phase for row in found.rows} != {winner.phase}
-    first, *more = time_lines(found, winner)
-    lines = [f"{winner.phase}: " * several + first, *more]
+    lines = sm_traffic_sentence(found, winner)
     lines += [nearly_as_fast(winner, near)] if near else []
     other = next(iter([*baseline, *within, *slower]), None)
     next_one = within[0] if within and within[0] is not other else None
@@ -377,8 +381,7 @@ def lines_of_phase(found: Roofline, winner: RooflineRow) -> list[str]:
 
 def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
     """The sentences about the times of a row: the bound, what was measured, and the time of the SM traffic."""
-    more = sm_traffic_sentence(row) if found.hardware.l2_bytes else []
-    return [bound_sentence(found, row), *measured_sentence(found, row), *more]
+    return [bound_sentence(found, row), *measured_sentence(found, row), *sm_traffic_sentence(found, row)]
 
 
 def bound_sentence(found: Roofline, row: RooflineRow) -> str:
@@ -413,9 +416,9 @@ def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 
-def sm_traffic_sentence(row: RooflineRow) -> list[str]:
-    """The sentence about the time of the SM traffic, if it differs from the bound."""
-    if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
+def sm_traffic_sentence(found: Roofline, row: RooflineRow) -> list[str]:
+    """The sentence about the time of the SM traffic, if there is an L2 and the time differs from the bound."""
+    if not found.hardware.l2_bytes or row.sm_traffic_seconds <= NEAR * row.bound_seconds:
         return []
     moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:,.2f} us from HBM alone"
     return [f"{moved}. That is no bound, because the L2 serves most of it."]

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 import numpy as np
 
-from ..answer import Column, Table, in_order
+from ..answer import Column, Table, in_order, numbered
 from ..core.problem import DENSE, Attention
+from ..counting.asked import asked as asked_text
 from ..counting.columns import option_columns, type_of
 from ..counting.conditions import conditions
 from ..counting.count import run
 from ..counting.given import counts, memories, several
 from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes
-from ..counting.sentence import comparison, distance_to_floor
+from ..counting.sentence import comparison, distance_to_floor, joined
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import find_all
@@ -35,17 +37,18 @@ if TYPE_CHECKING:
     from ..core.typing import Mask
     from ..counting.given import Given, Place
     from ..counting.result import Result
+    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
     from ..tables import Row
     from .sides import Question, Side
-    from .stretches import Interval
+    from .stretches import Interval, Stretch
 
     Counts = int | str | Sequence[int]
     One = TypeVar("One", bound=OverM | OverN)
 
 EVERY_N = "1:4096:+1"
 SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
-TAKEN = ("N", "d", "M", "hardware", "paper_model", "schedules", "tile_multiple", "mask")
+TAKEN = ("N", "d", "M", "hardware", "paper_model", "schedules", "tile_multiple", "mask", "detail")
 
 
 @takes_causal
@@ -59,6 +62,7 @@ def crossover(
     schedules: SchedulesAsked = (),
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
+    detail: bool = False,
     **options: Unpack[ProblemOptions],
 ) -> Table:
     """The M or the N at which one schedule moves less than another, exact to the byte: a Table.
@@ -68,6 +72,8 @@ def crossover(
     - Without `M` the answer is about every M. `d` and `dtype` may be several, as `[64, 128]` and `"fp16,fp32"`.
     - With `M` or a `hardware` the answer is about every N of the axis `N`. An axis is a text as `"64:8192:+64"`; by
       default it has every N up to 4096.
+    - What is printed are the stretches of M or N, longest first, in a few lines. With `detail` it is the table of the
+      rows, and sentences that compare both sides where the longest stretch begins.
     - A row has the longest stretch of M or N, and the least one from which on it is always so. The keys of the JSON
       have all intervals.
     - Other options are those of `count`.
@@ -90,7 +96,7 @@ def crossover(
     fields = {**counts(given, required=()), "mask": parse_mask(mask)}
     each = [under.of(dtype, fields) for dtype in types]
     problems = [Attention(length, size, **fields) for size, fields in product(sizes, each)]
-    found = answer(questions, problems, places, under.multiple, named=bool(chosen))
+    found = answer(questions, problems, places, under.multiple, bool(chosen), detail)
     notes = [*under.notes, *found.notes]
     return replace(found, notes=notes, json={**found.json, "notes": notes})
 
@@ -110,10 +116,15 @@ def lengths_of(N: Counts | None, mask: str | Mask) -> NDArray[np.int64]:
 
 
 def answer(
-    questions: Sequence[Question], problems: Sequence[Attention], places: Sequence[Place], multiple: int, named: bool
+    questions: Sequence[Question],
+    problems: Sequence[Attention],
+    places: Sequence[Place],
+    multiple: int,
+    named: bool,
+    detail: bool,
 ) -> Table:
     """The crossovers over M of some problems. If there are `places`, crossovers over N at each of them, of problems
-    whose N is an array. `named` says whether the schedules were named."""
+    whose N is an array. `named` says whether the schedules were named, and `detail` whether all is printed."""
     divided = problems[0].divided
     left_out = [question.text for question in questions if divided and question.of_one_sram and not named]
     asked = [question for question in questions if question.text not in left_out]
@@ -121,21 +132,26 @@ def answer(
         at = [one for p, place in product(problems, places) for one in answers_at(place, asked, p, multiple)]
         table, said = table_of(at, OVER_N, list(places[0].label)), list(map(line_over_N, at))
         where = [intervals_json(one, "N") for one in at]
+        lead, brief = lead_over_N(at), brief_over_N(at)
     else:
         found = [over_M(question, p, multiple) for p in problems for question in asked]
         table, said = table_of(found, OVER_M), lines_over_M(asked, found, multiple)
         where = [intervals_json(one, "M_bytes") for one in found]
+        lead, brief = lead_over_M(asked, found), brief_over_M(asked, found)
     if len(problems) == 1 and not (named or places or divided):
         said += gap_lines(problems[0], multiple)
     if left_out:
         said.append(
             f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
         )
+    said = said if said[0].startswith(lead) else [lead, *said]
     notes = mask_notes(problems[0], [schedule.name for question in asked for schedule in question.schedules])
     title = " or ".join(question.text for question in asked) if named else "questions of papers"
     rows = [{**row, "intervals": own} for row, own in zip(table, where, strict=True)]
     json: Row = {"crossovers": rows, "answer": " ".join(said), "notes": notes}
-    return replace(table, title=title, json=json, text=[table, "", *said], notes=notes)
+    about = f"{asked_text(problems[0])}: " if len(problems) == 1 and not places else ""
+    text: Pieces = [about + said[0], "", table, "", *said[1:]] if detail else [about + lead, brief]
+    return replace(table, title=title, json=json, text=text, notes=notes)
 
 
 def intervals_json(found: OverM | OverN, unit: str) -> list[Row]:
@@ -235,6 +251,126 @@ def unusual_options(p: Attention) -> list[str]:
     return [name for name in ("dv", "batch", "heads", "kv_heads", "mask", *option_columns()) if name in unusual]
 
 
+# ---------------------------------------------------------------- in a few lines
+
+BELOW = Column[dict[str, str]]("below", "string", "moves less")
+ABOVE = Column[dict[str, str]]("above", "string", "than")
+
+
+def brief_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> Table:
+    """A row for each question: the stretches of M; for several problems the range from which on, in d^2 words."""
+    alone = len(found) == len(asked)
+    heading = "M in bytes, longest first (--detail)" if alone else "from M in d^2 words on (--detail)"
+    cells = [
+        stretches_text(answers[0].stretches, answers[0].most) if alone else shares_text(answers)
+        for question in asked
+        if (answers := [one for one in found if one.question == question])
+    ]
+    return brief_table(asked, cells, heading)
+
+
+def brief_over_N(found: Sequence[OverN]) -> Table:
+    """A row for each answer: the stretches of N."""
+    cells = [stretches_text(one.stretches, None) for one in found]
+    about = [place_of(one) for one in found]
+    several = about if len({*about}) > 1 else None
+    return brief_table([one.question for one in found], cells, "N, longest first (--detail)", several)
+
+
+def brief_table(
+    asked: Sequence[Question], cells: Sequence[str], heading: str, about: Sequence[str] | None = None
+) -> Table:
+    """A row for each answer: both sides, and where the first moves less. `about` tells the problems apart."""
+    columns = [*([Column[dict[str, str]]("about", "string", "problem")] if about else []), BELOW, ABOVE,
+               Column[dict[str, str]]("where", "string", heading)]  # fmt: skip
+    rows = [
+        {"about": of, "below": question.below.brief, "above": question.above.brief, "where": cell}
+        for question, cell, of in zip(asked, cells, about or [""] * len(cells), strict=True)
+    ]
+    return Table(columns, rows, tall=True)
+
+
+def stretches_text(found: Sequence[Stretch], most: int | None) -> str:
+    """Stretches in a few words, longest first: `from 18,124; 1,030 to 16,383; 1 more`. An M of `most` is no end."""
+    if not found:
+        return "nowhere"
+    shown = found[:1] if found[0].gaps else found[:2]
+    more = len(found) - len(shown)
+    text = "; ".join(stretch_text(part, most) for part in shown) + (f"; {more} more" if more else "")
+    return text if text.startswith("from") else f"at {text}"
+
+
+def stretch_text(part: Stretch, most: int | None) -> str:
+    """A stretch in a few words, with the number of its gaps."""
+    first, last = part.whole
+    text = f"from {first:,}" if last == most else f"{first:,}" + f" to {last:,}" * (last != first)
+    return text + (f", {numbered(len(part.gaps), 'gap')}" if part.gaps else "")
+
+
+def shares_text(found: Sequence[OverM]) -> str:
+    """From which M on one side moves less, in d^2 words over several problems: `1.01 to 1.05`."""
+    shares, gaps = endless(found)
+    if not shares:
+        return "none"
+    low, high = f"{min(shares):.3g}", f"{max(shares):.3g}"
+    text = low if low == high else f"{low} to {high}"
+    text += f", gaps in {gaps} of {len(found)}" if gaps else ""
+    return text + (f", none in {len(found) - len(shares)}" if len(shares) < len(found) else "")
+
+
+def endless(found: Sequence[OverM]) -> tuple[list[float], int]:
+    """Where stretches without an end begin, in d^2 words, and how many of them have gaps."""
+    ends = [(one.problem, part) for one in found for part in one.stretches if one.end_of(part.whole) is None]
+    shares = [part.whole.first // p.word_bytes / p.d**2 for p, part in ends]
+    return shares, sum(bool(part.gaps) for _, part in ends)
+
+
+def lead_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> str:
+    """The sentence that leads: from which M on the side that most questions ask about moves less than all others. For
+    two schedules, or where there is no such M, it is the sentence of the first question."""
+    ones, names = asked_most(found)
+    if names is None or any(one.M_bytes is None for one in ones):
+        answers = [one for one in found if one.question == asked[0]]
+        if len(answers) > 1:
+            return about_several(asked[0], answers)
+        return f"{asked[0].text} {where_in_M(answers[0])}"
+    if len(found) == len(asked):
+        one = max(ones, key=lambda one: one.M_bytes or 0)
+        return f"{names} from M = {one.M_bytes:,} B ({one.M_over_d2:.3g} d^2 words) on."
+    share = max(ceil(1000 * (one.M_words or 0) / one.problem.d**2) for one in ones) / 1000
+    return f"{names} from M = {share:.4g} d^2 words on, in each of {len(found) // len(asked)} problems."
+
+
+def lead_over_N(found: Sequence[OverN]) -> str:
+    """The sentence that leads, over N: from which N on the side that most questions ask about moves less than all
+    others. For two schedules, or where there is no such N, it is the sentence of the first answer."""
+    ones, names = asked_most(found)
+    starts = [one.N for one in ones if one.N is not None]
+    if names is None or len(starts) < len(ones):
+        return line_over_N(found[0])
+    about = {place_of(one) for one in found}
+    case = f"({about.pop()})" if len(about) == 1 else f"in each of {len(about)} cases"
+    return f"{names} from N = {max(starts):,} to {ones[0].N_last:,} {case}."
+
+
+def asked_most(found: Sequence[One]) -> tuple[list[One], str | None]:
+    """The answers about the side that most questions ask about, and the statement of all of them; None if it is one
+    question."""
+    sides = [one.question.below.brief for one in found]
+    most = max(sides, key=sides.count)
+    ones = [one for one in found if one.question.below.brief == most]
+    if len({one.question.label for one in ones}) == 1:
+        return ones, None
+    others = dict.fromkeys(name for one in ones for name in one.question.above.each)
+    return ones, f"{most} moves less than {joined(others)}"
+
+
+def place_of(found: OverN) -> str:
+    """What an answer over N is about: `M = 102,400 B, d = 128, fp16`."""
+    named = f"{found.hardware}, " if found.hardware else ""
+    return f"{named}M = {found.M_bytes:,} B, d = {found.problem.d}, {found.problem.dtype}"
+
+
 # ---------------------------------------------------------------- sentences
 
 
@@ -274,14 +410,13 @@ def least_of(p: Attention, side: Side, M_bytes: int, multiple: int) -> Result | 
 
 def about_several(question: Question, found: Sequence[OverM]) -> str:
     """The sentence about several problems: the range of M over all of them."""
-    ends = [(one.problem, part) for one in found for part in one.stretches if one.end_of(part.whole) is None]
-    if not ends:
+    shares, some = endless(found)
+    if not shares:
         return f"There is no M from which on {question.text}, in any of the {len(found)} problems."
-    shares = [part.whole.first // p.word_bytes / p.d**2 for p, part in ends]
     size = f"M = {min(shares):.3g} d^2 words"
     if max(shares) > min(shares):
         size = f"an M of {min(shares):.3g} to {max(shares):.3g} d^2 words (by problem)"
-    some, never = sum(bool(part.gaps) for _, part in ends), len(found) - len(ends)
+    never = len(found) - len(shares)
     gaps = f", but for gaps in {some} of {len(found)} problems" if some else ""
     text = f"{question.text} at {size} and at every larger M{gaps}"
     return text + (f"; in {never} of {len(found)} problems there is no such M." if never else ".")
@@ -289,8 +424,7 @@ def about_several(question: Question, found: Sequence[OverM]) -> str:
 
 def line_over_N(found: OverN) -> str:
     """The sentence about one answer: the N of the axis at which this is so."""
-    p, text = found.problem, found.question.text
-    about = f"(M = {found.M_bytes:,} B, d = {p.d}, {p.dtype})"
+    text, about = found.question.text, f"({place_of(found)})"
     if not found.stretches:
         return f"{text} at no N up to {found.N_last} {about}."
     first, alone = longest_in_N(found)

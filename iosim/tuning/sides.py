@@ -46,6 +46,17 @@ class Side(NamedTuple):
     rule: RuleName
     """The rule for their tiles: `ideal` for a schedule without tiles."""
 
+    @property
+    def each(self) -> list[str]:
+        """Its schedules, each with the rule for its tiles if that is not the best: `flash2`, `flash1 paper`."""
+        rule = "" if self.rule == "best" else f" {self.rule}"
+        return [schedule.name + rule for schedule in self.schedules]
+
+    @property
+    def brief(self) -> str:
+        """Its name in a table of few columns."""
+        return ", ".join(self.each)
+
 
 class Question(NamedTuple):
     """The question from where on one side moves less than the other."""

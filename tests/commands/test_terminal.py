@@ -182,6 +182,16 @@ def test_without_predict_there_is_no_column_of_a_prediction():
     assert [name in there for name in TIMES] == [True] * 4 + [False] * 2
 
 
+@pytest.mark.parametrize("line", [
+    ("--N", 8192, "--d", 128), ("--N", 8192, "--d", "64,128,256"), ("--d", 128, "--M", "100KB", "--N", "64:4096:+64"),
+    ("--N", 8192, "--d", 128, "--schedule", "flash2,flash1"),
+], ids=str)  # fmt: skip
+def test_a_crossover_takes_ten_lines_of_80_columns(line):
+    """The answer leads, and all else is a row for each question."""
+    lines = bare(on_terminal(["crossover", *map(str, line)], 80)).splitlines()
+    assert len(lines) <= 10 and "moves less than" in " ".join(lines[:2])
+
+
 def test_a_long_line_breaks_at_spaces_only():
     assert wrapped("give --tile-multiple 16 or else", 20) == ["give --tile-multiple", "  16 or else"]
     assert wrapped("a line", 20) == ["a line"] and wrapped("", 20) == [""]

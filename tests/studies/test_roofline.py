@@ -627,3 +627,15 @@ def test_a_time_is_explained_by_fewer_products_too(ask):
     flops = {row["schedule"]: row["matrix_flops"] for row in found["results"] if row["launch"] == "all"}
     factor = flops["flash2"] / flops["block-sparse-q"]
     assert f"computes {factor:.3g}x fewer FLOPs of products, and" in found["answer"], found["answer"]
+
+
+def test_the_bound_leads_and_measurements_follow_it(iosim):
+    """The first line is the bound, and those of prefill and decode lead both. The reasons stand below the table."""
+    line = ("roofline", "--N", 4096, "--d", 128, "--heads", 32, "--hardware", "h100", "--tiles", "128x128")
+    first, second, third, *_ = iosim(*line, "--schedule", "flash2").stdout.splitlines()
+    assert first.startswith("flash2 (128x128) takes at least 277.82 us at the data-sheet peaks of H100: ")
+    assert second.startswith("Measured on H100: torch-cudnn 424.90 us") and third.startswith("attention: N = 4096")
+    text = iosim(*line, "--schedule", "flash2", "--decode").stdout.splitlines()
+    leads = [k for k, one in enumerate(text) if " takes at least " in one]
+    assert [text[k].split()[0] for k in leads] == ["prefill:", "decode:"] and max(leads) <= 3
+    assert text.index("prefill:") > max(leads) + 5 and text.index("decode:") > text.index("prefill:")

@@ -1,5 +1,6 @@
 """Where one schedule moves less than another: all intervals, the stretches, and the sentences that say so."""
 
+import math
 import random
 import re
 from bisect import bisect_right
@@ -11,7 +12,7 @@ from paths import DOCS
 
 from iosim.core.problem import Attention
 from iosim.counting.count import count
-from iosim.tuning.crossover import line_over_N, where_in_M
+from iosim.tuning.crossover import crossover, line_over_N, stretches_text, where_in_M
 from iosim.tuning.sides import OverM, OverN, questions_of_papers
 from iosim.tuning.stretches import Interval, Stretch, intervals, list_of, octaves, stretches, united
 
@@ -144,7 +145,15 @@ def test_a_schedule_that_pays_nearly_everywhere_is_said_to(iosim, ask):
     ).groups()
     assert int(start) == 1030 and named[0] == "4 B" and [int(named[1]), int(named[3])] == [low for low, _ in gaps]
     assert float(named[2]) == pytest.approx(Fraction(gaps[1][1] - gaps[1][0] + 1, 1024), abs=0.006)
-    assert iosim(*line).stdout.splitlines()[2].split()[8:12] == ["1,030", "no", "end", "2"]
+    detail = iosim(*line, "--detail").stdout.splitlines()
+    assert (
+        detail[0] == "N = 8192, d = 128: " + next(text for text in answer.split("  ") if text).split(" flash1 moves")[0]
+    )
+    assert detail[4].split()[8:12] == ["1,030", "no", "end", "2"]
+    _, _, _, flash2, flash1 = iosim(*line).stdout.splitlines()
+    assert flash2.split()[2:] == ["from", "1,030,", "2", "gaps"]
+    (a, b), (c, d) = gaps
+    assert flash1.partition("at ")[2] == f"{c:,} to {d:,}; {a:,} to {b:,}"
     text = (DOCS / "tune.md").read_text().split("<!-- stretches -->")[1]
     sizes = [x for low, high in gaps for x in (high - low + 1, low)]
     assert [int(x) for x in re.findall(r"(\d+) B", text.replace(",", ""))] == [1030, *sizes, first["M_bytes"]]
@@ -188,3 +197,41 @@ def test_an_m_in_words_is_rounded_down():
     assert (found.M_bytes, found.M_words, found.M_over_d2) == (1031, 515, round(515 / 64, 4))
     none = OverM(questions_of_papers()[0], Attention(64, 8), [Interval(1, 9)], 5000)
     assert none.M_words is none.M_over_d2 is None
+
+
+# ---------------------------------------------------------------- a few lines
+
+
+def test_the_sentence_that_leads_holds_from_its_m_on_and_not_before(ask):
+    """At the byte that it names flash2 moves less than all that it names, and one byte less it does not."""
+    answer = ask("crossover", "--N", 300, "--d", 16)["answer"]
+    names, M = re.match(r"flash2 moves less than (.*) from M = ([\d,]+) B \([\d.]+ d\^2 words\) on\.", answer).groups()
+    assert names == "standard ideal, standard-tiled, small-cache and small-cache-q"
+    (ideal,) = count(300, 16, schedules="standard").results
+
+    def least(M):
+        found = count(300, 16, M, schedules="flash2,standard-tiled,small-cache,small-cache-q", tiles="best").results
+        own, *others = [one.total_bytes or math.inf for one in sorted(found, key=lambda one: one.schedule != "flash2")]
+        return own < min(ideal.total_bytes, *others)
+
+    first = int(M.replace(",", ""))
+    assert not least(first - 1) and all(least(M) for M in (first, first + 1, 2 * first, 10 * first))
+
+
+def test_the_sentence_about_several_problems_is_rounded_up():
+    """The share of d^2 words that leads is at least that of each problem."""
+    found = crossover(1024, [16, 32])
+    lead = re.search(r"from M = ([\d.]+) d\^2 words on, in each of 2 problems\.", str(found))
+    rows = [row for row in found if str(row["question"]).startswith("flash2")]
+    assert 0 <= float(lead[1]) - max(row["M_words"] / row["d"] ** 2 for row in rows) < 0.001
+
+
+def test_stretches_in_a_few_words():
+    parts = [Stretch(Interval(9, 40)), Stretch(Interval(5, 7)), Stretch(Interval(1, 1))]
+    assert (
+        stretches_text(parts, 40) == "from 9; 5 to 7; 1 more"
+        and stretches_text(parts, 99) == "at 9 to 40; 5 to 7; 1 more"
+    )
+    gap = Stretch(Interval(9, 40), (Interval(20, 21),))
+    assert stretches_text([gap, *parts[1:]], 40) == "from 9, 1 gap; 2 more"
+    assert stretches_text(parts[2:], None) == "at 1" and stretches_text([], None) == "nowhere"
