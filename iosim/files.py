@@ -13,17 +13,19 @@ from .errors import InputError, suggestion
 
 WRITABLE = "a file in a folder that can be written"
 TEXT = ("txt", "text", "log", "out", "md")
+PAGE = ("html", "htm")
 ROWS = {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)}
 FORMS: dict[str, dict[str, tuple[str, ...]]] = {
     "answers": {"text": TEXT, "json": ("json",), "csv": ("csv",)},
     "sweep": ROWS,
     "gather": ROWS,
     "trace": {**ROWS, "jsonl": ("jsonl", "ndjson"), "perfetto": ("json", "perfetto-trace")},
+    "links": {"text": TEXT, "json": ("json",), "csv": ("csv",), "html": PAGE},
     "batch": {
-        **{"text": TEXT, "json": ("json",), "csv": ("csv",), "html": ("html", "htm")},
+        **{"text": TEXT, "json": ("json",), "csv": ("csv",), "html": PAGE},
         **{"svg": ("svg",), "png": ("png",), "pdf": ("pdf",)},
     },
-    "report": {"html": ("html", "htm")},
+    "report": {"html": PAGE},
     "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
     "calibrate": {"toml": ("toml",), "json": ("json",)},
 }

@@ -2,28 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..counting.given import Asked
+from ..errors import InputError
+from ..files import form_of
 from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind, one_of
 from ..units import parse_rate
-from .answer import Output, answer_all
+from .answer import Output, answer_all, emit, say
 from .command import D, N, Need, named_command
 from .options import (
     PLACES,
+    csv_option,
+    file_option,
     flag_option,
+    gathered,
+    json_option,
     memory_options,
     multiple_option,
     options,
-    outputs,
     problem_asked,
     problem_options,
     repeated_option,
     text_option,
 )
+from .report import check_opened, open_option, open_page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..counting.given import Fields
+    from ..distributed.answer import Links
+
+
+class Target(NamedTuple):
+    """Where an answer goes: its form, its file, and whether a browser shows it."""
+
+    as_json: bool
+    as_csv: bool
+    path: str | None
+    in_browser: bool
+
+    @property
+    def form(self) -> str:
+        """The form that --open or the name of the file asks for; an empty text if --json or --csv do, or for stdout."""
+        if self.in_browser:
+            if self.as_json or self.as_csv:
+                raise InputError("--open", "--json or --csv as well", "one of the two", "--open shows a page")
+            check_opened(self.path)
+            return form_of(self.path, "report")
+        return "" if self.as_json or self.as_csv or self.path in (None, "-") else form_of(self.path, "links")
+
+    @property
+    def output(self) -> Output:
+        """The output of an answer that is no page."""
+        return Output(self.as_json or self.form == "json", self.as_csv or self.form == "csv", self.path)
 
 
 def read_schemes(value: str | int, option: str) -> object:
@@ -95,7 +128,11 @@ link_options = options(
 @memory_options
 @multiple_option
 @flag_option("--detail", "Also show the words between each pair of GPUs; with --csv a row for each pair.")
-@outputs
+@json_option
+@csv_option
+@file_option("Write to a file; its ending decides the form: .json, .csv, or a page as .html; - is stdout.")
+@open_option
+@gathered(target=Target)
 @problem_asked
 def command(
     asked: Asked,
@@ -106,14 +143,17 @@ def command(
     memory: str | None,
     passes: str,
     detail: bool,
-    output: Output,
+    target: Target,
 ) -> None:
     """Words that GPUs receive from one another in attention with ring, Ulysses, meshes and others, beside floors.
+
+    With -o FILE.html or --open the answer is a page, in which tiles move between GPUs.
 
     Example: iosim links --ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8 --causal --hardware h100
     """
     from ..distributed.answer import links
 
+    _ = target.form  # a name that no form has is refused before the work
     choice = asked.choice
     fields: Fields = {
         "tile_multiple": choice.tile_multiple,
@@ -122,4 +162,22 @@ def command(
     }
     fields |= {"ranks": ranks, "nodes": nodes, "link": link, "network": network, "memory": memory, "detail": detail}
     fields["passes"] = passes
-    answer_all([(place.label, links(**place.fields, **fields, **asked.fields)) for place in asked.places], output)
+    write([(place.label, links(**place.fields, **fields, **asked.fields)) for place in asked.places], target)
+
+
+def write(found: Sequence[tuple[dict[str, object], Links]], target: Target) -> None:
+    """Write answers in the form asked for, or the page of one."""
+    if target.form != "html":
+        answer_all(found, target.output)
+        return
+    from ..pictures.links_page import links_page
+
+    if len(found) > 1:
+        raise InputError("-o", target.path or "a page", "one SRAM and one GPU for a page", "run it once for each")
+    ((_, answer),) = found
+    text = links_page(answer)
+    say(answer.notes)
+    if target.in_browser:
+        open_page(text, target.path)
+    else:
+        emit(text, target.path)

@@ -32,6 +32,11 @@ trace_option = text_option(
 )
 
 
+open_option = flag_option(
+    "--open", "Open the page in a browser. Without -o its file is temporary.", parameter="in_browser"
+)
+
+
 def page_text(asked: Asked, trace: str | None) -> str:
     """The page as HTML, from the options of the command line."""
     if trace is not None:
@@ -59,7 +64,7 @@ def page_text(asked: Asked, trace: str | None) -> str:
 @variant_options
 @chip_options
 @trace_option
-@flag_option("--open", "Open the page in a browser. Without -o its file is temporary.", parameter="in_browser")
+@open_option
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
 @problem_asked
 def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None) -> None:
@@ -73,8 +78,8 @@ def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None)
     from .answer import emit
 
     form_of(path, "report")
-    if in_browser and path is not None and (path == "-" or passes_through(path)):
-        raise InputError("-o", path, "a file, as -o page.html, with --open", "without --open stdout gets the page")
+    if in_browser:
+        check_opened(path)
     if path is None and not in_browser and sys.stdout.isatty():
         hint = "a pipe gets the page, and --open shows it in a browser"
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
@@ -83,6 +88,12 @@ def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None)
         open_page(text, path)
     else:
         emit(text, path)
+
+
+def check_opened(path: str | None) -> None:
+    """Raise InputError for a place of a page that no browser can open."""
+    if path is not None and (path == "-" or passes_through(path)):
+        raise InputError("-o", path, "a file, as -o page.html, with --open", "without --open stdout gets the page")
 
 
 def open_page(text: str, path: str | None) -> None:

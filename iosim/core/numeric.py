@@ -35,9 +35,11 @@ class Numeric(Machine):
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
         super().__init__(problem, *watchers)
         self.hbm, self.double = dict(hbm), double
-        self._turn: tuple[int, int] | None = None
+        self.turn: tuple[int, int] | None = None
+        """The number of the outermost parallel loop that runs, and its iteration: a GPU, or a thread block."""
         self._owners: dict[str, NDArray[np.int64]] = {}
-        self._homes: dict[str, NDArray[np.int64]] = {}
+        self.homes: dict[str, NDArray[np.int64]] = {}
+        """{tensor: the iteration that has each word in its memory, or -1}, of tensors of which any has some."""
         self._loops = 0
         self.overflowed = ""
         """fp16 if a finite word was too large for that type, else empty. The other types reach as far as float32."""
@@ -51,10 +53,10 @@ class Numeric(Machine):
         loop = self._loops
         for tile in super()._walk(length, size, where, parallel):
             if outermost:
-                self._turn = (loop, tile.index)
+                self.turn = (loop, tile.index)
             yield tile
         if outermost:
-            self._turn, self._owners = None, {}
+            self.turn, self._owners = None, {}
 
     def array(self, tensor: str) -> Array:
         """The values of a tensor in HBM, of one head. Before the first store they are its initial value, or NaN."""
@@ -68,24 +70,24 @@ class Numeric(Machine):
         return self.hbm[tensor]
 
     def _claim(self, tensor: str, index: tuple[Places, ...], stores: bool) -> None:
-        if self._turn is None:
+        if self.turn is None:
             return
         if tensor not in self._owners:
             self._owners[tensor] = np.full(self.array(tensor).shape, -1)
         owners = self._owners[tensor]
-        if ((owners[index] != -1) & (owners[index] != self._turn[1])).any():
+        if ((owners[index] != -1) & (owners[index] != self.turn[1])).any():
             raise ScheduleError(f"this parallel loop is not parallel: two iterations touch the same part of {tensor}")
         if stores:
-            owners[index] = self._turn[1]
+            owners[index] = self.turn[1]
 
     def _at_home(self, block: Block, tensor: str) -> None:
         """Note which iteration, a GPU, has the words of a block in its memory. ScheduleError if what is taken for its
         own is not, or if it receives what is."""
-        if self._turn is None or block.own == () or not (block.own or tensor in self._homes):
+        if self.turn is None or block.own == () or not (block.own or tensor in self.homes):
             return
-        if tensor not in self._homes:
-            self._homes[tensor] = np.full(self.array(tensor).shape, -1)
-        homes, here, held = self._homes[tensor], self._turn[1], 0
+        if tensor not in self.homes:
+            self.homes[tensor] = np.full(self.array(tensor).shape, -1)
+        homes, here, held = self.homes[tensor], self.turn[1], 0
         if block.own:
             own = shape_of(tensor, block.own, self.tensors, self.p) if isinstance(block.own, tuple) else block.shape
             part = homes[slices(own)]

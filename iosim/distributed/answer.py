@@ -90,14 +90,17 @@ class Links(Answer):
             return Table((*above, *OF_PAIR), self.pairs)
         return Table((*above, *RESULT), self.results)
 
-    def pieces(self) -> Pieces:
+    def counts(self) -> Table:
+        """A row for each result, with the columns of which something is known."""
         shown = [name for name in SHOWN if any(column_of(name).value(r) is not None for r in self.results)]
         best = [k for k, r in enumerate(self.results) if r is self.best]
-        found = Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
+        return Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
+
+    def pieces(self) -> Pieces:
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
         pairs: Pieces = ["", Table(OF_PAIR, self.pairs)] if self.detail else []
         first, *reasons = [*answer_lines(self), *(one.text for one in self.crossings)]
-        return [first, self.header(), found, *left_out, *pairs, *([""] if reasons else []), *reasons]
+        return [first, self.header(), self.counts(), *left_out, *pairs, *([""] if reasons else []), *reasons]
 
     def header(self) -> str:
         """The lines above the table: the problem, the GPUs and their rates."""

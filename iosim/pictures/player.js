@@ -1,4 +1,5 @@
-// The player: shows the events of player.py. All schedules stand at the same number of words moved.
+// The player: shows the events of player.py. All schedules stand at the same number of words moved; GPUs stand at the
+// same time on the clock of links_page.py.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("play").textContent);
@@ -12,13 +13,13 @@
     return found;
   };
   const grouped = (x) => String(x).replace(/\B(?=(\d{3})+$)/g, ",");
-  const [KIND, NAME, ROW, ROWS, COLUMN, COLUMNS, WORDS, INSIDE, LINES, TIMES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+  const [KIND, NAME, ROW, ROWS, COLUMN, COLUMNS, WORDS, INSIDE, LINES, TIMES, SENDER] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
   // ---- what a run has done after each event
   for (const run of data.runs) {
     let moved = 0;
-    run.after = run.events.map((event) => (moved += event[WORDS]));
-    run.total = moved;
+    run.after = run.clock || run.events.map((event) => (moved += event[WORDS]));
+    run.total = run.after[run.after.length - 1] || 0;
   }
   const longest = Math.max(...data.runs.map((run) => run.total));
   const most = Math.max(data.M, ...data.runs.map((run) => run.peak));
@@ -34,6 +35,9 @@
     }
     return found;
   }
+  // Whether an event shows on the tensors: words move, or a GPU keeps a result.
+  const touches = (event) => event[WORDS] > 0 || (data.gpus && event[KIND] === "store");
+  const memory = data.gpus ? "memory" : "SRAM";
   // The number of events that have happened when `words` words have moved.
   const reached = (run, words) => {
     let low = 0, high = run.events.length;
@@ -55,10 +59,15 @@
   };
   const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
   const place = (event) =>
-    event[NAME] + range("row", event[ROW], event[ROWS]) + (data.file || "SP".includes(event[NAME]) ? range("column", event[COLUMN], event[COLUMNS]) : "");
+    event[NAME] + range("row", event[ROW], event[ROWS]) + (data.file || "SP".includes(event[NAME]) || some(event) ? range("column", event[COLUMN], event[COLUMNS]) : "");
+  // Whether an event of a GPU is about some of the columns of a tensor, which are its heads.
+  const some = (event) => data.gpus && event[NAME] in data.runs[0].tensors && event[COLUMNS] < data.runs[0].tensors[event[NAME]][1];
   const often = (event) => (event[TIMES] > 1 ? ` With the sizes of the question this happens ${grouped(event[TIMES])} times.` : "");
   const told = (event) => {
     if (!event) return "Nothing has moved yet.";
+    if (data.gpus && event[KIND] === "load") return "Receive " + place(event) + " from GPU " + event[SENDER] + ": " + grouped(event[WORDS]) + " words.";
+    if (data.gpus && event[KIND] === "store") return "Keep " + place(event) + ". Nothing moves.";
+    if (data.gpus) return "Compute " + event[KIND].replaceAll("_", " ") + ": " + event[NAME] + ". Nothing moves.";
     if (event[KIND] === "load") return "Load " + place(event) + ": " + event[WORDS] + " words into SRAM." + often(event);
     if (event[KIND] === "store") return "Store " + place(event) + ": " + event[WORDS] + " words to HBM." + often(event);
     return "Compute " + event[KIND].replaceAll("_", " ") + " in SRAM: " + place(event) + ". Nothing moves.";
@@ -82,7 +91,7 @@
   const forward = button("▶❙", "One event on (right arrow)", () => step(1));
   const slider = make("input", "", controls);
   Object.assign(slider, { type: "range", min: 0, max: longest, value: 0, step: 1 });
-  slider.setAttribute("aria-label", "Words moved");
+  slider.setAttribute("aria-label", data.gpus ? "Words received a GPU" : "Words moved");
   slider.oninput = () => show(Number(slider.value));
   const speed = make("select", "", controls);
   speed.setAttribute("aria-label", "Speed");
@@ -101,11 +110,11 @@
     const head = make("h3", "", lane, run.name + " " + run.tiles);
     view.total = make("span", "", head);
     const hbm = make("div", "hbm", lane);
-    hbm.setAttribute("aria-label", "Tensors in HBM, in tiles, drawn to scale");
+    hbm.setAttribute("aria-label", data.gpus ? "Tensors, in the parts that GPUs have; those of this GPU are framed" : "Tensors in HBM, in tiles, drawn to scale");
     const side = data.runs.length > 2 ? 76 : 110; // pixels of the longest side, so that all tensors stand in a row
-    const unit = Math.min(2.25, side / Math.max(...Object.values(run.tensors).map(([rows, columns]) => Math.max(rows, columns)))); // pixels a word
+    const unit = Math.min(data.gpus ? 5 : 2.25, side / Math.max(...Object.values(run.tensors).map(([rows, columns]) => Math.max(rows, columns)))); // pixels a word
     for (const [name, [rows, columns, high, wide]] of Object.entries(run.tensors)) {
-      const moves = run.events.some((event) => event[NAME] === name && event[WORDS]);
+      const mine = new Set((run.here || {})[name]), moves = mine.size > 0 || run.events.some((event) => event[NAME] === name && touches(event));
       const tensor = make("div", "tensor" + (moves ? "" : " never"), hbm);
       const cells = make("div", "cells", tensor), across = Math.ceil(columns / wide);
       const [broad, tall] = [Math.max(2, unit * wide), Math.max(2, unit * high)];
@@ -115,13 +124,13 @@
       cells.style.setProperty("--c", (data.colours[name] || ["var(--muted)"])[0]);
       view.cells[name] = [];
       for (let k = 0; k < Math.ceil(rows / high) * across; ++k) {
-        const cell = make("div", "cell", cells);
+        const cell = make("div", "cell", make("div", mine.has(k) ? "mine" : "", cells));
         cell.style.width = broad + "px";
         cell.style.height = tall + "px";
         view.cells[name].push(cell);
       }
       make("div", "", tensor, name);
-      if (!moves) tensor.title = name + " is never in HBM";
+      if (!moves) tensor.title = name + (data.gpus ? " is never in this GPU" : " is never in HBM");
     }
     view.event = make("p", "event", lane);
     view.sram = make("div", "sram", lane);
@@ -129,9 +138,12 @@
     view.box.style.width = (100 * data.M) / most + "%";
     view.occupancy = run.peak === null ? null : graph(run, lane);
     const table = make("table", "", lane), header = make("tr", "", make("thead", "", table));
-    for (const [text, name] of [["tensor", ""], ["read", "n"], ["written", "n"], ["", ""]]) make("th", name, header, text);
+    const counted = data.gpus ? ["received", ""] : ["read", "written"];
+    for (const [text, name] of [["tensor", ""], ...counted.map((text) => [text, "n"]), ["", ""]]) make("th", name, header, text);
     const body = make("tbody", "", table);
+    const comes = (name) => data.runs.some((run) => run.events.some((event) => event[NAME] === name && event[WORDS]));
     for (const name of Object.keys(run.tensors)) {
+      if (data.gpus && !comes(name)) continue;
       const row = make("tr", "", body);
       make("td", "", row, name);
       view.rows[name] = [make("td", "n", row), make("td", "n", row), make("div", "bar", make("td", "wide-bar", row))];
@@ -151,7 +163,7 @@
     svg.setAttribute("viewBox", "0 0 1000 100");
     svg.setAttribute("preserveAspectRatio", "none");
     svg.setAttribute("role", "img");
-    svg.setAttribute("aria-label", "Words in SRAM against words moved; at most " + run.peak);
+    svg.setAttribute("aria-label", `Words in ${memory} against words moved; at most ` + run.peak);
     let path = "M0 100", before = 0;
     run.events.forEach((event, k) => {
       const x = (1000 * (run.after[k] - event[WORDS])) / longest, high = Object.values(event[INSIDE]).reduce((a, b) => a + b, 0);
@@ -169,7 +181,7 @@
     shape("line", { x1: 0, x2: 1000, y1: limit, y2: limit, style: "stroke:var(--muted);stroke-width:2;stroke-dasharray:8 6" });
     const cursor = shape("line", { y1: 0, y2: 100, style: "stroke:var(--ink);stroke-width:3" });
     lane.append(svg);
-    const note = make("div", "sram", lane, "words in SRAM against words moved; dashed: " + (data.file ? "the most" : "M"));
+    const note = make("div", "sram", lane, `words in ${memory} against words moved; dashed: ` + (data.file || data.gpus ? "the most" : "M"));
     note.setAttribute("aria-hidden", "true");
     return cursor;
   }
@@ -180,8 +192,8 @@
     const { run } = view, event = run.events[done - 1];
     const totals = sums(run, done), touched = {};
     for (const name of Object.keys(view.cells)) touched[name] = new Set();
-    for (let k = 0; k < done; ++k) if (run.events[k][WORDS]) for (const cell of covered(run, run.events[k])) touched[run.events[k][NAME]].add(cell);
-    const here = new Set(event && event[WORDS] ? covered(run, event) : []);
+    for (let k = 0; k < done; ++k) if (touches(run.events[k])) for (const cell of covered(run, run.events[k])) touched[run.events[k][NAME]].add(cell);
+    const here = new Set(event && touches(event) ? covered(run, event) : []);
     for (const [name, cells] of Object.entries(view.cells))
       cells.forEach((cell, k) => {
         const now = event && event[NAME] === name && here.has(k);
@@ -193,16 +205,16 @@
       const [reads, writes] = totals[name];
       moved += reads + writes;
       cells[0].textContent = grouped(reads);
-      cells[1].textContent = grouped(writes);
+      cells[1].textContent = data.gpus ? "" : grouped(writes);
       cells[2].style.width = (100 * (reads + writes)) / (2 * busiest) + "%";
     }
     const finished = done === run.events.length;
-    view.total.textContent = grouped(moved) + " words moved" + (finished ? ", done" : "");
+    view.total.textContent = grouped(moved) + (data.gpus ? " words received" : " words moved") + (finished ? ", done" : "");
     view.lane.dataset.moved = moved;
     view.event.textContent = finished ? "Done: " + told(event) : told(event);
     const inside = event ? event[INSIDE] : {}, held = Object.values(inside).reduce((a, b) => a + b, 0);
     view.sram.textContent = run.peak === null ? "The file does not say what is on chip."
-      : data.file ? "SRAM: " + held + " words, at most " + data.M : "SRAM: " + held + " of M = " + data.M + " words";
+      : data.file || data.gpus ? (data.gpus ? "Memory: " : "SRAM: ") + held + " words, at most " + data.M : "SRAM: " + held + " of M = " + data.M + " words";
     view.box.classList.toggle("over", held > data.M);
     if (held > data.M) make("span", "over-note", view.sram, " — " + (held - data.M) + " words too many: does not fit");
     view.box.replaceChildren();
@@ -212,7 +224,7 @@
       block.style.cssText = `width:${(100 * size) / data.M}%;background:${fill};color:${ink}`;
       block.title = name + ": " + size + " words";
     }
-    const x = (1000 * moved) / longest;
+    const x = (1000 * (done ? run.after[done - 1] : 0)) / longest;
     if (view.occupancy) for (const name of ["x1", "x2"]) view.occupancy.setAttribute(name, x);
     const lit = new Set(event ? event[LINES] : []);
     view.text.forEach((line, k) => line.classList.toggle("lit", lit.has(k)));
@@ -222,7 +234,8 @@
     view.at = done;
   }
   function fly(view, event) {
-    const cell = view.cells[event[NAME]] && view.cells[event[NAME]][covered(view.run, event)[0]];
+    const far = data.gpus ? views[event[SENDER]] : view;
+    const cell = far.cells[event[NAME]] && far.cells[event[NAME]][covered(view.run, event)[0]];
     if (still.matches || !cell || !cell.animate) return;
     const from = cell.getBoundingClientRect(), to = view.box.getBoundingClientRect(), base = view.lane.getBoundingClientRect();
     const tile = make("div", "flying", view.lane), seconds = Math.min(0.45, 0.45 / Number(speed.value));
@@ -238,7 +251,7 @@
     count = counts || data.runs.map((run) => (words ? reached(run, words) : 0));
     views.forEach((view, k) => view.at !== count[k] && draw(view, count[k], flies));
     slider.value = words;
-    slider.setAttribute("aria-valuetext", grouped(Math.round(words)) + " of " + grouped(longest) + " words moved");
+    slider.setAttribute("aria-valuetext", grouped(Math.round(words)) + " of " + grouped(longest) + " words moved" + (data.gpus ? " a GPU" : ""));
     if (!timer) live.textContent = views.map((view) => view.run.name + ": " + view.event.textContent).join(" ");
     if (Date.now() - saved > 300 || !timer) {
       saved = Date.now();
@@ -263,7 +276,8 @@
 
   // ---- time
   let timer = 0, clock = 0, exact = 0;
-  const rate = () => (longest / 30) * Number(speed.value); // words a second: a whole run takes half a minute
+  const seconds = data.gpus ? Math.min(30, 2 * moments.length) : 30; // of a whole run
+  const rate = () => (longest / seconds) * Number(speed.value); // words a second
   function tick(time) {
     exact += (rate() * Math.min(100, time - clock)) / 1000;
     clock = time;

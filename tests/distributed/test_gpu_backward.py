@@ -5,13 +5,14 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from gpu_texts import Recorder, moved, random_inputs, runs, visible_to
+from gpu_texts import moved, random_inputs, runs, visible_to
 
 import iosim
-from iosim import Attention, Folded, Traffic
+from iosim import Attention, Folded, Numeric, Traffic
 from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
 from iosim.distributed.inside import Below
+from iosim.distributed.messages import Messages
 from iosim.distributed.schedules import PASSES, splits_of
 from iosim.errors import InputError
 from iosim.masks import parse_mask
@@ -58,8 +59,8 @@ def compare(scheme, t):
     if scheme.kind == "backward":  # what a forward pass leaves
         ahead = [forward(*one, visible) for one in of_head]
         given |= {name: np.stack([one[name] for one in ahead], axis=1) for name in ("O", "LSE")}
-    traffic = Traffic()
-    machine = Recorder(t.run, given, traffic).run(scheme.bind(t), scheme.tiling(t))
+    traffic, messages = Traffic(), Messages(t.ranks)
+    machine = Numeric(t.run, given, traffic, messages).run(scheme.bind(t), scheme.tiling(t))
     np.testing.assert_allclose(machine.array("dQ"), np.stack([one["dQ"] for one in found], axis=1), atol=1e-10)
     for name in ("dK", "dV"):
         sums = [sum(found[h][name] for h in range(k * g, (k + 1) * g)) for k in range(p.kv_heads)]
@@ -72,7 +73,7 @@ def compare(scheme, t):
     for r in range(t.ranks):
         for sender, tensor, words in scheme.by_hand.senders(t, r):
             sent[sender, r, tensor] += words
-    assert +sent == machine.pairs(t.ranks)
+    assert +sent == messages.pairs()
 
 
 @pytest.mark.parametrize("mask", MASKS)

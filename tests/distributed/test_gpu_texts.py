@@ -7,12 +7,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from gpu_texts import Recorder, attention_of_heads, moved, numeric, random_inputs, runs, splits, visible_to
+from gpu_texts import attention_of_heads, moved, numeric, random_inputs, runs, splits, visible_to
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
 from iosim.core.unrolled import Unrolled
 from iosim.distributed import texts
 from iosim.distributed.across import Across
+from iosim.distributed.messages import Messages
 from iosim.distributed.schedules import SCHEMES
 from iosim.errors import ScheduleError
 from iosim.steps.softmax import zeros
@@ -91,13 +92,14 @@ def test_who_sends_what_to_whom(name, mask):
     named."""
     scheme, found = SCHEMES[name], list(cases(name, mask))
     for t in random.Random(name).sample(found, 4):
-        machine = Recorder(t.run, random_inputs(t.problem)).run(scheme.bind(t), scheme.tiling(t))
+        messages = Messages(t.ranks)
+        Numeric(t.run, random_inputs(t.problem), messages).run(scheme.bind(t), scheme.tiling(t))
         by_hand, each = Counter(), [0] * t.ranks
         for r in range(t.ranks):
             for sender, tensor, words in scheme.by_hand.senders(t, r):
                 by_hand[sender, r, tensor] += words
                 each[r] += words
-        assert +by_hand == machine.pairs(t.ranks)
+        assert +by_hand == messages.pairs()
         assert sum(each) == sum(scheme.by_hand.words(t).values())
         assert max(each) == max(each[r] for r in scheme.by_hand.busiest(t))
 

@@ -1,11 +1,8 @@
 """Runs of the texts of attention across GPUs, on every machine, with inputs of all heads in the order of the GPUs."""
 
-from collections import Counter
-
 import numpy as np
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
-from iosim.core.numeric import slices
 from iosim.core.problem import DENSE
 from iosim.core.unrolled import Unrolled
 from iosim.distributed.schedules import SCHEMES, splits_of
@@ -67,34 +64,3 @@ def numeric(scheme, t, seed=0):
     hbm, traffic = random_inputs(t.problem, seed), Traffic()
     machine = Numeric(t.run, hbm, traffic).run(scheme.bind(t), scheme.tiling(t))
     return hbm, traffic, machine.array("O")
-
-
-class Recorder(Numeric):
-    """A numeric machine that notes what each GPU receives, and finds out from whom when all homes are known."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.received = []
-
-    def _fetch(self, block, tensor, where):
-        super()._fetch(block, tensor, where)
-        if block.own is not True:
-            self.received.append((self._turn[1], tensor, slices(block.shape), block.sender, block.own == ()))
-
-    def pairs(self, ranks):
-        """{(sender, receiver, tensor): words}. Inputs of which a GPU uses only some heads lie with its tokens."""
-        found = Counter()
-        for name in ("Q", "K", "V", "LSE"):
-            homes = self._homes.get(name, np.empty((0,)))
-            by_token = np.arange(len(homes)) // max(1, len(homes) // ranks)
-            part = homes == -1
-            homes[part] = np.broadcast_to(by_token.reshape(-1, *[1] * (homes.ndim - 1)), homes.shape)[part]
-        for here, tensor, index, sender, again in self.received:
-            homes = self._homes[tensor][index]
-            far = homes if again else homes[homes != here]
-            assert (far >= 0).all(), "every word that is received lies on some GPU"
-            for rank in np.unique(far) if sender is None else [sender.start]:
-                words = far.size if sender is not None else int((far == rank).sum())
-                if words:
-                    found[int(rank), here, tensor] += words
-        return found
