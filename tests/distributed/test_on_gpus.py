@@ -83,8 +83,13 @@ def test_steps_of_pytorch_are_right_and_move_the_bytes_of_iosim_links(scheme):
     assert max(steps.error_of(step, rank) for rank in range(2)) < 2e-3
 
 
-def test_the_kept_words_are_those_of_iosim_links_today():
-    rows = kept("on_gpus")
+WAYS = {"on_gpus": "nvlink", "stored": "nvlink_stored"}
+"""The words of a run, and the bytes of its launches."""
+
+
+@pytest.mark.parametrize("words", WAYS)
+def test_the_kept_words_are_those_of_iosim_links_today(words):
+    rows = kept(words)
     of_case = {
         (case.scheme, "backward" if case.backward else "forward", str(case.p.mask)): case for case in on_gpus.cases()
     }
@@ -93,24 +98,78 @@ def test_the_kept_words_are_those_of_iosim_links_today():
         said = on_gpus.predicted(of_case[row["scheme"], row["pass"], row["mask"]])
         assert int(row["counted_words"]) * on_gpus.RANKS == said[row["tensor"]]
         assert float(row["error"]) < 1e-3
+    assert {row["gpu"] for row in rows} == {"0", "1"}
 
 
-def test_the_links_carried_the_bytes_of_these_words():
-    """A launch for each row, and for the keys of the forward pass before each backward pass."""
+@pytest.mark.parametrize(("words", "bytes_of_links"), WAYS.items())
+def test_the_links_carried_the_bytes_of_these_words(words, bytes_of_links):
+    """A launch for each row, and for the keys of the forward pass before each backward pass. A kernel that reads
+    receives them and sends none; one that stores sends them and receives none."""
     width = {"fp16": 2, "fp32": 4}
     expected = Counter()
-    for row in kept("on_gpus"):
+    for row in kept(words):
         again = row["pass"] == "backward" and row["tensor"] in ("K", "V")
         expected[row["gpu"], int(row["counted_words"]) * width[row["dtype"]]] += 1 + again
-    launches = kept("nvlink")
-    assert Counter((row["gpu"], int(row["nvlrx_data_user_bytes"])) for row in launches) == expected
-    assert {row["nvltx_data_user_bytes"] for row in launches} == {"0"}, "a kernel that reads sends no data"
+    launches = kept(bytes_of_links)
+    moved, idle = ("nvltx", "nvlrx") if words == "stored" else ("nvlrx", "nvltx")
+    assert Counter((row["gpu"], int(row[f"{moved}_data_user_bytes"])) for row in launches) == expected
+    assert len(launches) == 72 and {row[f"{idle}_data_user_bytes"] for row in launches} == {"0"}
+
+
+def test_each_gpu_stored_the_bytes_that_iosim_links_says_it_sends():
+    sent = Counter()
+    for row in kept("stored"):
+        sent[row["scheme"], row["pass"], row["mask"], int(row["gpu"])] += int(row["counted_words"])
+    for (scheme, of, mask, gpu), words in sent.items():
+        case = next(c for c in on_gpus.cases() if (c.scheme, c.backward, str(c.p.mask)) == (scheme, of[0] == "b", mask))
+        p = case.p
+        found = iosim.links(p.N, p.d, 2, schedules=scheme, heads=p.heads, mask=mask, passes=of, detail=True)
+        assert words == next(pair.words for pair in found.pairs if pair.sender == gpu)
+
+
+def page_of_measurements():
+    return (ROOT / "docs/distributed.md").read_text()
+
+
+KERNELS = {"generated": "generated", "flash": "FlashAttention", "cudnn": "cuDNN"}
+
+
+def test_the_table_of_steps():
+    page, rows = page_of_measurements(), kept("steps")
+    for row in rows:
+        said = iosim.links(
+            int(row["N"]), int(row["d"]), 2, schedules=row["scheme"], heads=int(row["heads"]), acc_dtype="fp32",
+            hardware="h100",
+        ).to_dict()["results"][0]  # fmt: skip
+        for name, of in (("links_ms", "link_seconds"), ("arithmetic_ms", "arithmetic_seconds"), ("ms", "seconds")):
+            assert row[f"bound_{name}"] == f"{1e3 * said[of]:.4f}"
+        steps = [float(row[name]) for name in ("followed_ms", "overlapped_ms") if row[name]]
+        assert min(steps) > float(row["bound_ms"]) and float(row["error"]) < 1e-4
+        ratio = min(steps) / (1e3 * said["seconds"])
+        assert abs(ratio - float(row["ratio"])) < 1e-3
+        cells = [row["scheme"], KERNELS[row["kernel"]], f"{int(row['N']):,}"]
+        for name in ("arithmetic_ms", "links_ms", "followed_ms", "overlapped_ms", "bound_ms", "ratio"):
+            cells.append(f"{float(row[name]):.2f}" if row[name] else "-")
+        assert f"| {' | '.join(cells)} |" in page
+    best = [float(row["ratio"]) for row in rows if row["kernel"] == "cudnn" and int(row["N"]) >= 32768]
+    assert f"{min(best):.1f} to {max(best):.1f} times the bound" in " ".join(page.split())
+    sums = {
+        row["followed_ms"]: float(row["arithmetic_ms"]) + float(row["links_ms"]) for row in rows if row["N"] != "8192"
+    }
+    apart = max(abs(float(followed) / both - 1) for followed, both in sums.items())
+    assert f"sum of their parts by up to {100 * apart:.0f} %" in " ".join(page.split())
+    for scheme, words in (("ring", "takes 1.28 times its own"), ("ulysses", "takes 3.05 times its bound")):
+        row = next(r for r in rows if (r["scheme"], r["kernel"], r["N"]) == (scheme, "cudnn", "32768"))
+        assert f"{float(row['links_ms']) / float(row['bound_links_ms']):.2f}" in words
+        assert words in " ".join(page.split())
 
 
 def test_what_the_page_says_of_nccl_and_of_times():
-    page = " ".join((ROOT / "docs/distributed.md").read_text().split())
-    more = [int(row["received_bytes"]) / int(row["needed_bytes"]) - 1 for row in kept("nccl")]
-    assert min(more) > 0 and f"NCCL's protocol adds {100 * max(more):.4f} % at most" in page
+    page = " ".join(page_of_measurements().split())
+    more = [int(row["sent_bytes"]) / int(row["needed_bytes"]) - 1 for row in kept("nccl")]
+    assert min(more) > 0 and f"adds {100 * max(more):.4f} % at most to what a GPU sends" in page
+    late = max(abs(int(row["received_bytes"]) / int(row["needed_bytes"]) - 1) for row in kept("nccl"))
+    assert f"up to {100 * late:.1f} % off" in page
     hop = next(row for row in kept("times") if "generated" in row["what"])
     least = int(hop["link_bytes"]) / 450e9 * 1e3
     assert f"{float(hop['milliseconds']):.3f} ms, {float(hop['milliseconds']) / least:.2f} times the bound" in page

@@ -270,14 +270,16 @@ def row_of(two: Two, scheme: str, kernel: str, N: int) -> dict[str, object]:
     """Milliseconds of the parts of a step and of the step, beside the bounds."""
     step = SCHEMES[scheme](two, kernel, shards_of(two, N, HEADS, WIDTH))
     two.done()
+    (said,) = iosim.links(N, WIDTH, RANKS, schedules=scheme, heads=HEADS, dtype="fp16", acc_dtype="fp32",
+                          hardware="h100").to_dict()["results"]  # fmt: skip
     repeats = REPEATS[kernel]
+    two.step(step.parts)
+    assert {*step.bytes_come} == {said["largest_received_bytes"]}, step.bytes_come
     beside = "hop" if scheme == "ring" else ""
     followed = two.milliseconds(step.parts, repeats)
     overlapped = two.milliseconds(step.parts, repeats, beside) if beside else None
     error = max(error_of(step, rank) for rank in range(RANKS))
     alone = {name: two.milliseconds({name: part}, repeats) for name, part in step.parts.items()}
-    (said,) = iosim.links(N, WIDTH, RANKS, schedules=scheme, heads=HEADS, dtype="fp16", acc_dtype="fp32",
-                          hardware="h100").to_dict()["results"]  # fmt: skip
     exchange = alone.get("hop", 0) or alone["gather"] + alone["home"]
     best = min(followed, overlapped or followed)
     return {
@@ -288,8 +290,7 @@ def row_of(two: Two, scheme: str, kernel: str, N: int) -> dict[str, object]:
         "bound_links_ms": f"{1e3 * said['link_seconds']:.4f}",
         "bound_arithmetic_ms": f"{1e3 * said['arithmetic_seconds']:.4f}",
         "bound_ms": f"{1e3 * said['seconds']:.4f}", "ratio": f"{best / (1e3 * said['seconds']):.3f}",
-        "link_bytes": step.bytes_come[0], "iosim_bytes": said["largest_received_bytes"],
-        "equal": {*step.bytes_come} == {said["largest_received_bytes"]}, "error": f"{error:.2e}",
+        "error": f"{error:.2e}",
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
     }  # fmt: skip
 
@@ -306,7 +307,7 @@ def main(path: Path) -> int:
                     bad += 1
                     print(scheme, kernel, N, traceback.format_exc(), flush=True)
                     continue
-                bad += not (row["equal"] and float(str(row["error"])) < 4e-3)
+                bad += float(str(row["error"])) >= 4e-3
                 rows.append(row)
                 write(path, rows)
                 print(*row.values(), sep=",", flush=True)
