@@ -164,15 +164,10 @@ class LeastM(Answer):
         return step_row(self.problem, step, self.family)
 
     def head(self) -> list[str]:
-        """The lines above the table: the problem, the answer, and the schedules that were not searched."""
+        """The lines above the table: the answer, the problem, and the schedules that were not searched."""
         left_out = ", ".join(schedule.name for schedule in self.curve.left_out)
-        return [
-            problem_line(self.problem),
-            "",
-            *self.lines,
-            *([f"not in the space: {left_out}"] if left_out else []),
-            "",
-        ]
+        beyond = [f"not in the space: {left_out}"] if left_out else []
+        return [*self.lines, problem_line(self.problem), *beyond, ""]
 
     def shared_json(self) -> Row:
         """The keys of the JSON that both answers have."""
@@ -404,7 +399,7 @@ class WithinFloor(LeastM):
 
     def pieces(self) -> Pieces:
         seen = self.rows if self.every else self.rows[:MOST_STRETCHES]
-        some = f"{len(seen)} of {len(self.rows)} stretches, longest first; --all shows every one"
+        some = f"{len(seen)} of {len(self.rows)} stretches, those of most doublings of M first; --all shows every one"
         return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else [])]
 
     @property
@@ -427,12 +422,12 @@ class WithinFloor(LeastM):
         """The sentence on the M from which on it is always so, and on the first M of all, where these are others."""
         longest, first, found = self.stretches[0].whole.first, self.intervals[0].first, []
         if self.always_from is None:
-            found.append("from no M on it always is")
+            found.append("from no M on without end")
         elif self.always_from != longest:
-            found.append(f"at every larger M it is only from {format_bytes(self.always_from)} on")
+            found.append(f"at every M from {format_bytes(self.always_from)} on")
         if first != longest:
-            found.append(f"the first M of all is {format_bytes(first)}")
-        return [f"{text[0].upper()}{text[1:]}." for text in ["; ".join(found)] if text]
+            found.append(f"at none below {format_bytes(first)}")
+        return [f"It is so {' and '.join(found)}."] if found else []
 
     def on_chip(self) -> list[str]:
         """The sentence on the SRAM of the named GPU."""

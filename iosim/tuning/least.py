@@ -7,15 +7,19 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
+from ..answer import numbered
 from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
+from ..counting.columns import flags
 from ..counting.conditions import conditions
 from ..counting.count import counted_tiling, run, run_published
 from ..counting.given import memory
 from ..counting.names import check_names, takes_causal
 from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
+from ..counting.result import tile_sizes
 from ..errors import InputError
+from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
 from ..units import parse_bytes, parse_count, parse_range
@@ -66,7 +70,9 @@ def tune(
     problem, multiple = Attention(N, d, mask=parse_mask(mask), **under.options), under.multiple
     size = memory(M, hardware)
     if size is None:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --curve for every M; in Python, iosim.curve")
+        raise InputError(
+            "--M", "nothing", "a size as in 100KB", "or --hardware h100, or --curve; in Python, iosim.curve"
+        )
     M_bytes = parse_bytes(size, problem.word_bytes)
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
@@ -87,9 +93,22 @@ def tune(
     left_out = tuple(s.name for s in asked if s not in space)
     costs = {r.schedule: r.total_bytes if r.fits and r.total_bytes is not None else inf for r in found}
     hidden = {} if schedules else dominated(costs, {r.schedule: r.options for r in found})
-    return Best(
+    best = Best(
         problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, implied=under.notes
     )
+    return replace(best, implied=(*idle_notes(best, str(hardware)), *best.implied)) if under.implies else best
+
+
+def idle_notes(best: Best, hardware: str) -> list[str]:
+    """A note if the winner has fewer thread blocks than the GPU has multiprocessors: it would leave most of it idle."""
+    chip, winner = load(hardware), best.winner
+    if winner is None or winner.blocks is None or winner.blocks >= chip.sms:
+        return []
+    tiles = (tile_sizes(winner) + flags(winner.options)).strip()
+    return [
+        f"{winner.schedule} {tiles} has {numbered(winner.blocks, 'thread block')} for the "
+        f"{chip.sms} multiprocessors of {chip.name}, so others stay idle: ask --least-blocks {chip.sms}, or --by time"
+    ]
 
 
 def best_of(

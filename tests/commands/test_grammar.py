@@ -429,7 +429,8 @@ def test_notes_that_differ_only_in_numbers_are_said_once(iosim):
     (one,) = iosim(*line, "--M", "40KB").stderr.splitlines()
     (several,) = iosim(*line, "--M", "40KB,100KB,50KB").stderr.splitlines()
     assert several == one + " (and 2 more like this)"
-    implied, gpus = iosim(*line, "--hardware", "h100,h200", "--tile-multiple", 1).stderr.splitlines()
+    gpus = ("--hardware", "h100,h200", "--tile-multiple", 1, "--heads", 132)
+    implied, gpus = iosim(*line, *gpus).stderr.splitlines()
     assert implied.startswith("note: --hardware implies fp32 accumulators, as")
     assert gpus.startswith("note: tensor cores take multiples of 16") and "more like" not in gpus
     assert iosim(*line, "--hardware", "h100,h1000").stderr.startswith("Error: --hardware: found 'h1000'")

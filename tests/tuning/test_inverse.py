@@ -174,8 +174,8 @@ def test_the_sentences_on_a_factor(ask):
         said["answer"],
     )
     assert [int(x.replace(",", "")) for x in first.groups()] == [said["from_M_bytes"], said["to_M_bytes"]]
-    assert f"At every larger M it is only from {said['always_from_M_bytes']:,} B" in said["answer"]
-    assert f"; the first M of all is {said['first_M_bytes']:,} B (" in said["answer"]
+    assert f" It is so at every M from {said['always_from_M_bytes']:,} B (" in said["answer"]
+    assert f" on and at none below {said['first_M_bytes']:,} B (" in said["answer"]
     assert said["stretches"][0]["from_M_bytes"] == said["from_M_bytes"] and said["x_floor"] == 1.2
     inside = tune(2048, 64, said["from_M_bytes"]).winner.ratio_to_floor
     assert (
@@ -241,7 +241,11 @@ def test_many_stretches_are_shown_in_part(iosim, ask):
     line = ("tune", "--N", 8192, "--d", 128, "--x-floor", 1.2)
     whole, some = iosim(*line, "--all").stdout, iosim(*line).stdout
     count = len(ask(*line)["stretches"])
-    assert count > 10 and f"10 of {count} stretches, longest first; --all" in some and "of {count}" not in whole
+    assert (
+        count > 10
+        and f"10 of {count} stretches, those of most doublings of M first; --all" in some
+        and "of {count}" not in whole
+    )
     assert whole.count("\n") == some.count("\n") - 1 + count - 10
     assert iosim(*line, "--csv").stdout.count("\n") == count + 1
 

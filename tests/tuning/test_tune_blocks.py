@@ -15,6 +15,7 @@ from test_tune_space import allowed, problems, with_option
 from iosim import SCHEDULES, Attention, Machine, Tiling, Traffic
 from iosim.core.problem import DENSE
 from iosim.errors import InputError
+from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import Schedule
 from iosim.search.best import footprint
@@ -311,3 +312,25 @@ def test_bad_input(iosim, args, name):
 def test_bad_input_in_python():
     with pytest.raises(InputError, match="--least-blocks"):
         tune(64, 8, "4KB", least_blocks=0)
+
+
+def test_a_winner_with_fewer_blocks_than_multiprocessors_is_said_so(ask):
+    """How many blocks, how many multiprocessors, and what to ask. With enough blocks, or for M alone, nothing is said."""
+    line = ("tune", "--N", 2048, "--d", 64, "--hardware", "h100")
+    (said, _), sms = ask(*line)["notes"], load("h100").sms
+    winner = ask(*line)["winner"]
+    assert winner["blocks"] < sms
+    many = f"{winner['blocks']} thread block" + "s" * (winner["blocks"] != 1)
+    assert said.startswith(f"{winner['schedule']} ") and f" has {many} for the {sms} multiprocessors of H100" in said
+    assert said.endswith(f"ask --least-blocks {sms}, or --by time")
+    for enough in (("--least-blocks", sms, "--heads", 2), ("--heads", sms)):
+        found = ask(*line, *enough)
+        assert found["winner"]["blocks"] >= sms and not any("multiprocessors" in note for note in found["notes"])
+    for paper in (line[:-2] + ("--M", "227KB"), (*line, "--paper-model")):
+        assert not any("multiprocessors" in note for note in ask(*paper)["notes"])
+
+
+def test_time_without_a_gpu_is_one_message(iosim):
+    result = iosim("tune", "--N", 64, "--d", 8, "--by", "time")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: --by: found 'time'; allowed: with --hardware, as h100: see iosim hardware\n"
