@@ -18,8 +18,9 @@ from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
 from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
-from .counted import STATISTICS, LinkResult, Machines, cost, counted, pairs_of
+from .counted import STATISTICS, LinkResult, Machines, best_split, pairs_of
 from .crossings import Crossing, crossings
+from .room import least_room, nothing_fits, room_note
 from .schedules import PASSES, Scheme, find_schemes, splits_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,9 @@ class Links(Answer):
 
     @property
     def best(self) -> LinkResult:
-        """The result that fits and receives the fewest bytes; of those that do not fit, if none does."""
+        """The result that fits and receives the fewest bytes; if none fits, the one that needs least memory."""
+        if all(r.fits is False for r in self.results):
+            return least_room(self.results)
         return min(self.results, key=lambda r: (r.fits is False, r.largest_received_bytes, r.memory_bytes))
 
     @property
@@ -130,7 +133,8 @@ class Links(Answer):
         }
 
     def summary(self) -> str:
-        return f"{asked(self.problem)}, {numbered(self.machines.ranks, 'GPU')}; {self.best.schedule} receives least"
+        least = "nothing fits" if self.best.fits is False else f"{self.best.schedule} receives least"
+        return f"{asked(self.problem)}, {numbered(self.machines.ranks, 'GPU')}; {least}"
 
     @property
     def notes(self) -> Sequence[str]:
@@ -142,6 +146,8 @@ class Links(Answer):
             found.append("times need the rate between nodes as well: --network, as 50GB")
         if any(r.fits is False for r in self.results):
             found.append("memory is that of attention alone: Q, K, V, O and what comes, for one layer")
+        if self.best.fits is False:
+            found.append(room_note(self.problem, m, self.results, self.passes))
         return found
 
 
@@ -201,6 +207,8 @@ def answer_lines(found: Links) -> list[str]:
     best, lines = found.best, []
     if found.machines.ranks == 1:
         return ["One GPU receives nothing."]
+    if best.fits is False:
+        return [nothing_fits(found.results, found.machines)]
     lines.append(fewest_text(found, best))
     others = [r for r in found.results if r.schedule != best.schedule and r.fits is not False]
     alike = [r.schedule for r in others if r.largest_received_bytes == best.largest_received_bytes]
@@ -211,8 +219,6 @@ def answer_lines(found: Links) -> list[str]:
         share = after.largest_received_bytes / best.largest_received_bytes
         lines.append(f"{named(after)} is next, with {share:.3g} times as many.")
     lines += filter(None, [mean_text(found, best)])
-    if best.fits is False:
-        lines.append(f"It needs {binary(best.memory_bytes)} of memory, more than a GPU has; nothing here fits.")
     return [*lines, *time_lines(found)]
 
 
@@ -427,9 +433,3 @@ def refusal(scheme: Scheme, p: Attention, ranks: int) -> str:
     except InputError as error:
         return f"{error.where} {error.found}: {error.allowed}"
     return ""
-
-
-def best_split(scheme: Scheme, splits: list[Across], gpus: Machines) -> tuple[Scheme, Across, LinkResult]:
-    """The split of a scheme that fits and receives the fewest bytes on the slowest links, with its count."""
-    best = min(splits, key=lambda t: cost(scheme, t, gpus)) if len(splits) > 1 else splits[0]
-    return scheme, best, counted(scheme, best, gpus)

@@ -19,6 +19,8 @@ from .floors import floor_across
 from .inside import Below
 
 if TYPE_CHECKING:
+    from ..core.machine import Machine
+    from ..core.problem import Tensor
     from .across import Across
     from .floors import DeviceFloor
     from .schedules import Scheme
@@ -155,10 +157,22 @@ class Received(NamedTuple):
         return time(near, far), time(self.bytes - self.far_bytes - near, self.far_bytes - far)
 
 
+class InMemory(Capacity):
+    """The words and bytes in the memory of a GPU. There keys and values have the type in which they are sent."""
+
+    def start(self, machine: Machine) -> None:
+        p = machine.p
+
+        def width(tensor: Tensor | None) -> int:
+            return p.hbm_bytes(tensor) if tensor and tensor.kind == "cache" else p.sram_bytes(tensor)
+
+        self._width = width
+
+
 def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     """The count of a scheme with one split."""
     p, P, batch = t.problem, t.ranks, t.problem.batch
-    traffic, room = Traffic(), Capacity()
+    traffic, room = Traffic(), InMemory()
     inside = None if machines.M_bytes is None else Inside(Below(t, machines.M_bytes, machines.multiple))
     Folded(t.run, traffic, room, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
     words = {name: batch * int(reads) for name, (reads, _) in traffic.tensors.items() if reads}
@@ -168,7 +182,8 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     total, total_bytes = sum(words.values()), sum(n * widths[name] for name, n in words.items())
     needs, memory = scheme.by_hand.needed(t), batch * int(room.peak_bytes)
     needed = None if needs is None else batch * sum(needs.values())
-    floor = floor_of(scheme, t, len(set(work)) == 1, machines)
+    fits = None if machines.memory_bytes is None else memory <= machines.memory_bytes
+    floor = floor_of(scheme, t, len(set(work)) == 1, machines.memory_bytes if fits else None)
     free = sum(words.get(name, 0) for name in STATISTICS)
     pair = scheme.flops_of_pair(p) * batch
     far = between_nodes(scheme, t, widths, machines)
@@ -196,7 +211,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         hbm_words=None if inside is None else mean(batch * int(inside.total), P),
         hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
         memory_bytes=memory,
-        fits=None if machines.memory_bytes is None else memory <= machines.memory_bytes,
+        fits=fits,
         balance=sum(work) / (P * max(work)),
         flops=pair * sum(work),
         largest_flops=pair * max(work),
@@ -216,12 +231,18 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
 def cost(scheme: Scheme, t: Across, machines: Machines) -> tuple[bool, int, int]:
     """What a split is chosen by: whether it does not fit, and of the GPU that receives most, the bytes that come from
     other nodes, and all bytes."""
-    room, widths = Capacity(), widths_of(scheme, t)
+    room, widths = InMemory(), widths_of(scheme, t)
     Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
     far = between_nodes(scheme, t, widths, machines)
     most = max(received(scheme, t, r, widths, machines.node).bytes for r in scheme.by_hand.busiest(t))
     over = machines.memory_bytes is not None and t.problem.batch * int(room.peak_bytes) > machines.memory_bytes
     return over, far.largest_bytes if far else 0, most
+
+
+def best_split(scheme: Scheme, splits: list[Across], machines: Machines) -> tuple[Scheme, Across, LinkResult]:
+    """The split of a scheme that fits and receives the fewest bytes on the slowest links, with its count."""
+    best = min(splits, key=lambda t: cost(scheme, t, machines)) if len(splits) > 1 else splits[0]
+    return scheme, best, counted(scheme, best, machines)
 
 
 def mean(total: int, ranks: int) -> float:
@@ -269,10 +290,11 @@ def pairs_of(scheme: Scheme, t: Across) -> Iterator[tuple[int, int, int, int]]:
 # ---------------------------------------------------------------- floors
 
 
-def floor_of(scheme: Scheme, t: Across, balanced: bool, machines: Machines) -> DeviceFloor | None:
-    """The floor for the layout and the balance of a scheme; None if no word must move or no theorem holds."""
+def floor_of(scheme: Scheme, t: Across, balanced: bool, memory_bytes: int | None) -> DeviceFloor | None:
+    """The floor for the layout and the balance of a scheme, and for a memory that it fits in; None if no word must
+    move or no theorem holds."""
     p = t.problem
-    memory = None if machines.memory_bytes is None else machines.memory_bytes // narrowest_bytes(p)
+    memory = None if memory_bytes is None else memory_bytes // narrowest_bytes(p)
     try:
         found = floor_across(
             p, t.ranks, layout=scheme.floor_layout, balanced=balanced, memory_words=memory, **scheme.asks

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered
 from ..core.problem import DENSE, Attention, narrowed
-from ..distributed.answer import answer_lines, best_split, decodes
-from ..distributed.counted import Machines
+from ..distributed.answer import answer_lines, decodes
+from ..distributed.counted import Machines, best_split
 from ..distributed.schedules import PASSES
 from ..errors import InputError, IosimError
 from .gpu_lanes import data_of

@@ -11,6 +11,7 @@ import pytest
 from paths import DOCS
 
 import iosim
+from iosim import links as iosim_links
 from iosim.core.folded import Folded
 from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
@@ -191,13 +192,41 @@ def test_the_memory_of_a_ring_by_hand():
     assert iosim.links(ranks=8, hardware="h100", memory="100MB", **LLAMA)["ring"].fits is False
 
 
+def test_keys_of_a_narrow_type_take_less_memory():
+    """Q, O, l and m of 1,024 tokens in 2 bytes, and two shards of K and V in 1."""
+    ring = iosim.links(65536, 128, 64, kv_dtype="fp8", schedules="ring")["ring"]
+    assert ring.memory_bytes == 1024 * (128 * 2 + 2) * 2 + 2 * 1024 * 256
+
+
 def test_what_fits_wins():
     found = iosim.links(ranks=8, memory="400MB", **LLAMA)
     fitting = {r.schedule for r in found.results if r.fits}
     assert fitting == {r.schedule for r in found.results if r.memory_bytes <= 400 * 2**20} != set()
     assert found.best.schedule in fitting and len(fitting) < len(found.results)
-    none = iosim.links(ranks=8, memory="1MB", **LLAMA)
-    assert none.best.fits is False and "nothing here fits" in none.to_dict()["answer"]
+
+
+def test_where_nothing_fits_the_answer_says_so_first(iosim):
+    """As count and tune do: what needs least, the table, a note on what to try, and exit code 0."""
+    line = "links --ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8 --memory {}"
+    done = iosim(*shlex.split(line.format("100MB")))
+    first = done.stdout.splitlines()[0]
+    assert done.exit_code == 0 and "receives the fewest" not in done.stdout and "fastest" not in done.stdout
+    assert first == "Nothing that was counted fits: ulysses (heads 8) needs least, 3.22 times a GPU's memory."
+    assert "nothing fits in the 104,857,600 B (100 MiB) of a GPU: ulysses needs 337,641,472 B (322 MiB)" in done.stderr
+    more = int(re.search(r"with --ranks (\d+) (\w+) fits", done.stderr)[1])
+    for ranks, fits in ((more // 2, False), (more, True)):
+        rows = iosim_links(ranks=ranks, memory="100MB", **LLAMA).results
+        assert any(row.fits for row in rows) == fits
+    assert "try fewer tokens or heads" in iosim(*shlex.split(line.format("1KB"))).stderr
+    assert "with --nodes 4x4 ulysses fits" in iosim(*shlex.split(line.format("300MB --nodes 2x4"))).stderr
+
+
+@pytest.mark.parametrize("memory", ["1KB", "300MB", "400MB", "1GB"])
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_memory_that_is_not_kept_to_is_no_reason_for_a_floor(memory, mask):
+    """P2 holds for schedules that fit, so a row that does not is not below its floor."""
+    for r in iosim.links(ranks=8, memory=memory, mask=mask, **LLAMA).results:
+        assert r.ratio_to_floor >= 1 and (r.fits or r.theorem != "P2")
 
 
 def test_a_batch_is_so_many_sequences():
@@ -237,11 +266,13 @@ def test_gathered_queries_of_fewer_kv_heads_than_gpus_are_optimal(ask, kv_heads)
     assert (row["theorem"], row["ratio_to_floor"]) == ("decoding", 1)
 
 
-@pytest.mark.parametrize("kv, words", [("fp16", 2**19), ("fp8", 2**20)])
-def test_memory_holds_words_of_the_narrowest_type(ask, kv, words):
-    options = f"--ranks 64 --N 65536 --d 128 --memory 1MiB --kv-dtype {kv} --schedule ring"
+@pytest.mark.parametrize("kv, memory, words", [("fp16", "1540KiB", 770 * 2**10), ("fp8", "1028KiB", 1028 * 2**10)])
+def test_memory_holds_words_of_the_narrowest_type(ask, kv, memory, words):
+    """With just enough memory for a ring, P2 is the largest floor."""
+    options = f"--ranks 64 --N 65536 --d 128 --memory {memory} --kv-dtype {kv} --causal --schedule ring"
     (row,) = ask("links", *shlex.split(options))["results"]
-    assert row["theorem"] == "P2" and f"holds {words:,} words" in row["condition"]
+    assert row["fits"] and row["theorem"] == "P2" and f"holds {words:,} words" in row["condition"]
+    assert row["ratio_to_floor"] > 1
 
 
 # ---------------------------------------------------------------- forms of the answer
