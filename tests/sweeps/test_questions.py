@@ -87,9 +87,13 @@ def test_every_option_of_the_command_is_one_of_the_sweep(what):
     mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
     options = {option.name: option for option in mine.params if isinstance(option, Option)}
     for option in its.params:
-        if option.name not in ("plot", "trace", "every", "tiles" if what == "tune" else "") and isinstance(
-            option, Option
-        ):
+        if option.name not in (
+            "plot",
+            "trace",
+            "every",
+            "in_browser",
+            "tiles" if what == "tune" else "",
+        ) and isinstance(option, Option):
             assert option.name in options
             assert option.is_flag or option.name in (*mine.axes, "schedules", "path"), option.name
     own = {name for name, option in options.items() if option.heading == OF_WHAT}
