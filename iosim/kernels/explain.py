@@ -22,7 +22,7 @@ from .read.kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
-from .ways import ARGUMENT, WAYS, Way, tensor_row, ways_of
+from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 
 if TYPE_CHECKING:
     from ..counting.floors import Floor
@@ -342,7 +342,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     made = Compilation(kernel, values, target, warps, stages)
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
     moved = walk(made.code, launch, log=question.log)
-    ways = {name: ways_of(made.tensors[name], name, moved.requests) for name in made.tensors}
+    ways = all_ways(made.tensors, moved.requests)
     answer = Explained(
         kernel.name,
         launch.grid,

@@ -86,20 +86,28 @@ def unplaced(reasons: Mapping[tuple[str, ...], InputError], ways: Mapping[str, M
     return found
 
 
-def split_loads(widths: Mapping[int, int], wide: Mapping[int, int], scalars: Mapping[str, int]) -> list[str]:
-    """A note if most loads are of single words, and an argument may be the reason; else nothing.
+def split_loads(
+    widths: Mapping[int, int], wide: Mapping[int, tuple[int, int]], scalars: Mapping[str, int]
+) -> list[str]:
+    """A note if most loads are of single words, and an argument may be the reason, or if some are where every load has
+    more side by side; else nothing.
 
-    `widths` counts load instructions by their bytes. `wide` has the bytes that a thread has side by side, by the bytes
-    of a word. A word of fewer than 4 bytes cannot be loaded ahead either.
+    `widths` counts load instructions by their bytes. `wide` has the least and the most bytes that a thread has side by
+    side, by the bytes of a word. A word of fewer than 4 bytes cannot be loaded ahead either.
     """
-    pieces = max((size // width for width, size in wide.items() if widths.get(width)), default=1)
-    narrow = sum(count for width, count in widths.items() if width < max(wide.get(width, 0), AHEAD_BYTES))
-    every = sum(widths.values())
+    pieces = max((most // width for width, (_, most) in wide.items() if widths.get(width)), default=1)
+    narrow = sum(count for width, count in widths.items() if width < max(wide.get(width, (0, 0))[1], AHEAD_BYTES))
+    every, word = sum(widths.values()), min(wide, default=0)
     odd = [f"{name} = {value}" for name, value in scalars.items() if value > 1 and value % SPECIALISED]
-    if narrow < (1 if pieces > 1 else FEW) or 2 * narrow < every or not odd:
-        return []
     again = f", and the L1 is asked for a sector up to {pieces} times" if pieces > 1 else ""
-    return [
-        f"{narrow} of {every} load instructions are of single words, where a thread may load 16 bytes at a time{again}"
-        f". Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}"
-    ]
+    shown = (
+        f"{{}} of {every} load instructions are of single words, where a thread may load 16 bytes at a time{again}. "
+    )
+    if narrow >= (1 if pieces > 1 else FEW) and 2 * narrow >= every and odd:
+        reason = f"Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}"
+        return [shown.format(narrow) + reason]
+    if widths.get(word) and wide[word][0] > word:
+        return [
+            shown.format(widths[word]) + "An index or a mask hides from Triton that words lie side by side, if they do"
+        ]
+    return []

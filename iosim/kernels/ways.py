@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .walk.requests import Requests
 
 WAYS = (READS, WRITES, ATOMICS)
+MEMORY_BYTES = 1 << 62  # more than all addresses
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,15 @@ class Way:
         )
 
 
-def ways_of(tensor: Tensor, name: str, requests: Mapping[tuple[str, ...], Requests]) -> dict[str, Way]:
-    """The requests of each kind to one argument."""
-    size = tensor.reach * tensor.word_bytes
-    found = {way: requests.get((name, way)) for way in WAYS}
-    return {way: Way() if r is None else Way.of(r, tensor.word_bytes, size) for way, r in found.items()}
+def all_ways(tensors: Mapping[str, Tensor], requests: Mapping[tuple[str, ...], Requests]) -> dict[str, dict[str, Way]]:
+    """{argument: {kind: its requests}}. After the arguments come tensors whose addresses are loaded from them."""
+    found = {}
+    for name in dict.fromkeys([*tensors, *(name for name, *_ in requests)]):
+        tensor, own = tensors.get(name), {way: requests.get((name, way)) for way in WAYS}
+        size = MEMORY_BYTES if tensor is None else tensor.reach * tensor.word_bytes
+        width = None if tensor is None else tensor.word_bytes
+        found[name] = {way: Way() if r is None else Way.of(r, width or r.word_bytes, size) for way, r in own.items()}
+    return found
 
 
 ARGUMENT: Columns[Row] = (

@@ -33,18 +33,20 @@ TTGIR = """
 
 
 def test_the_words_that_a_thread_has_side_by_side_are_read_from_ttgir():
-    assert side_by_side(TTGIR) == {4: 16, 2: 16, 8: 8}
+    assert side_by_side(TTGIR) == {4: (16, 16), 2: (16, 16), 8: (8, 8)}
+    more = TTGIR + "  %s = tt.load %e : !tt.ptr<f32>\n  %t = tt.load %f : tensor<64x1x!tt.ptr<f16>, #blocked1>\n"
+    assert side_by_side(more) == {4: (4, 16), 2: (2, 16), 8: (8, 8)}, "a scalar, and rows of one word"
 
 
 @pytest.mark.parametrize(
     "widths, wide, scalars, told",
     [
-        ({2: 96}, {2: 16}, {"M": 1000, "N": 3000, "stride": 1, "K": 64}, True),
-        ({2: 96}, {2: 16}, {"M": 4096, "stride": 1}, False),
-        ({2: 7}, {2: 2}, {"M": 1000}, False),
-        ({2: 9, 16: 10}, {2: 16}, {"M": 1000}, False),
-        ({4: 96}, {4: 16}, {"M": 1000, "N": 3000}, True),
-        ({4: 96}, {4: 4}, {"M": 1000}, False),
+        ({2: 96}, {2: (16, 16)}, {"M": 1000, "N": 3000, "stride": 1, "K": 64}, True),
+        ({2: 96}, {2: (2, 16)}, {"M": 4096, "stride": 1}, False),
+        ({2: 7}, {2: (2, 2)}, {"M": 1000}, False),
+        ({2: 9, 16: 10}, {2: (2, 16)}, {"M": 1000}, False),
+        ({4: 96}, {4: (16, 16)}, {"M": 1000, "N": 3000}, True),
+        ({4: 96}, {4: (4, 4)}, {"M": 1000}, False),
         ({}, {}, {"M": 1000}, False),
     ],
 )
@@ -55,6 +57,14 @@ def test_a_note_says_which_sizes_are_the_reason(widths, wide, scalars, told):
         assert notes[0].startswith("96 of 96 load instructions are of single words")
         assert notes[0].endswith("multiples of 16; found M = 1000, N = 3000")
         assert f"and the L1 is asked for a sector up to {16 // min(widths)} times" in notes[0]
+
+
+def test_some_single_words_are_told_where_every_load_has_more_side_by_side():
+    """`torch.cat` as Inductor writes it: no size is the reason, and an H100 asked for 3.33 times the sectors."""
+    (note,) = split_loads({2: 8, 4: 8, 16: 2}, {2: (16, 16)}, {"xnumel": 3145728})
+    assert note.startswith("8 of 18 load instructions are of single words") and "An index or a mask hides" in note
+    assert split_loads({2: 8, 4: 8, 16: 2}, {2: (2, 16)}, {"xnumel": 3145728}) == [], "a load may have one word"
+    assert split_loads({4: 8, 16: 2}, {2: (16, 16), 4: (16, 16)}, {}) == [], "two words of two bytes"
 
 
 SUM = """

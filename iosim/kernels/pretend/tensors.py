@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 1 << 24  # elements whose values are kept
 VALUES = "_iosim_values"
+PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
 
 
 @contextmanager
@@ -80,6 +81,13 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
         torch.Tensor.get_device: 0,
     }
 
+    places: dict[int, int] = {}  # {memory of a tensor: its address}
+
+    def address(tensor: torch.Tensor) -> int:
+        """An address of its own for each memory, so far apart that no two tensors overlap."""
+        memory = tensor.untyped_storage()._cdata
+        return places.setdefault(memory, (len(places) + 1) << PLACE_BITS) + tensor.storage_offset() * tensor.itemsize
+
     def cpu(value: object) -> object:
         if isinstance(value, torch.device) or (isinstance(value, str) and value.startswith("cuda")):
             return torch.device("cpu")
@@ -91,6 +99,8 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
                 return said[function]
             if function is torch.Tensor.cuda:
                 return values[0]
+            if function is torch.Tensor.data_ptr:
+                return address(values[0])
             if function is torch.Tensor.numpy:
                 return array_of(values[0])
             if function is torch.Tensor.__format__ and values[0].dim() == 0:

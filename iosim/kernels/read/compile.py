@@ -38,7 +38,8 @@ COMPILES = "what Triton compiles"
 LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
 COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
 LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?order = \[([\d, ]+)\]")
-LOADED = re.compile(r"tensor<[\dx]+x!tt\.ptr<(\w+)[^>]*>, (#\w+)>")
+LOADED = re.compile(r"(?:tensor<([\dx]+)x|: )!tt\.ptr<(\w+)[^>]*>(?:, (#[\w.]+))?")
+TABLE = "__cudart_i2opi_f"  # its single words are loaded by a sine or a cosine
 WIDEST = 16  # bytes that a thread loads at a time at most
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
@@ -71,8 +72,8 @@ class Resources:
     """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
     load_widths: Mapping[int, int] = field(default_factory=dict)
     """Load instructions by the bytes that a thread loads at a time."""
-    wide: Mapping[int, int] = field(default_factory=dict)
-    """{bytes of a word: bytes side by side that a thread loads, 16 at most, in the layout of the loads}."""
+    wide: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """{bytes of a word: (least, most) bytes side by side of a thread, 16 at most, in the layouts of the loads}."""
 
 
 class Compilation:
@@ -186,6 +187,8 @@ class Compilation:
         products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
         warps = compiled.metadata.num_warps
         wide = side_by_side(compiled.asm["ttgir"])
+        if TABLE in ptx and 4 in wide:
+            wide[4] = 4, wide[4][1]
         return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx), wide)
 
 
@@ -251,16 +254,19 @@ def used(cubin: bytes) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def side_by_side(text: str) -> dict[int, int]:
-    """{bytes of a word: bytes side by side that a thread loads} of a kernel's code with layouts (TTGIR)."""
+def side_by_side(text: str) -> dict[int, tuple[int, int]]:
+    """{bytes of a word: (least, most) bytes side by side that a thread loads}, of a kernel's TTGIR."""
     layouts = {}
     for name, sizes, order in LAYOUT.findall(text):
-        layouts[name] = int(sizes.split(",")[int(order.split(",")[0])])
-    found: dict[int, int] = {}
+        axis = int(order.split(",")[0])
+        layouts[name] = axis, int(sizes.split(",")[axis])
+    found: dict[int, tuple[int, int]] = {}
     for line in text.splitlines():
-        for element, name in LOADED.findall(line) if "tt.load" in line or "async_copy_global" in line else ():
-            size = Type((), element).element_bytes
-            found[size] = max(found.get(size, 0), min(WIDEST, size * layouts.get(name, 1)))
+        for shape, element, name in LOADED.findall(line) if "tt.load" in line or "async_copy_global" in line else ():
+            size, (axis, words) = Type((), element).element_bytes, layouts.get(name, (0, 1))
+            own = min(WIDEST, size * min(words, int(shape.split("x")[axis]) if shape else 1))
+            least, most = found.get(size, (own, own))
+            found[size] = min(least, own), max(most, own)
     return found
 
 

@@ -145,6 +145,25 @@ class Code:
     types: tuple[Type, ...]
     blocks: tuple[Block, ...]
 
+    def name_of(self, argument: int) -> str:
+        """The name of the tensor that a pointer with this number leads to: `*x` for those whose addresses x holds."""
+        return self.arguments[argument] if argument >= 0 else f"*{self.arguments[~argument]}"
+
+    @cached_property
+    def holders(self) -> dict[int, int]:
+        """{result of tt.int_to_ptr: the argument that the address is loaded from}."""
+        sources = {value: first for value, (first, *_) in dependencies(self).items()}
+        loads = {value for o in self.operations() if MEMORY.get(o.name) == READS for value in o.results}
+        found = {}
+        for operation in self.operations():
+            if operation.name == "tt.int_to_ptr":
+                value, loaded = operation.operands[0], False
+                while value in sources:
+                    loaded, value = loaded or value in loads, sources[value]
+                if loaded and value in self.blocks[0].arguments:
+                    found[operation.results[0]] = self.blocks[0].arguments.index(value)
+        return found
+
     def operations(self) -> Iterator[Operation]:
         """All operations, at any depth."""
         for block in self.blocks:

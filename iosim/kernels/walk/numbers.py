@@ -142,6 +142,7 @@ class Pointer:
     """Addresses: bytes from the start of one argument of the kernel, as far as they are known."""
 
     argument: int
+    """The number of the argument k; ~k for addresses that are loaded from it, whose offset is the address itself."""
     offset: Number | Unknown
 
 

@@ -164,7 +164,7 @@ def as_address(operation: Operation, values: Sequence[Known]) -> Known:
         raise Refusal(operation, "an address that is no argument of the kernel")
     if isinstance(pointer.offset, Unknown):
         return pointer.offset
-    start = Number.constant((pointer.argument + 1) << PLACE_BITS, pointer.offset.lanes.ndim - 1)
+    start = Number.constant(max(pointer.argument + 1, 0) << PLACE_BITS, pointer.offset.lanes.ndim - 1)
     return typed(pointer.offset + start, operation.types[0])
 
 

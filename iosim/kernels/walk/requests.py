@@ -181,6 +181,11 @@ class Requests:
         return sum(pattern.words for pattern in self.patterns.values()) + self.unplaced_words
 
     @property
+    def word_bytes(self) -> int:
+        """The bytes of a word of the first request."""
+        return next(iter([*(pattern.word_bytes for pattern in self.patterns.values()), *self.unplaced]), 1)
+
+    @property
     def byte_count(self) -> int:
         """The number of bytes in all requests."""
         placed = sum(pattern.words * pattern.word_bytes for pattern in self.patterns.values())

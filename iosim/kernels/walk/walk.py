@@ -215,6 +215,11 @@ class Programs:
             self.values.update(dict.fromkeys(operation.results, Unknown(Refusal(operation, what))))
             return
         try:
+            if operation.results[0] in self.code.holders:
+                address = self.values[operation.operands[0]]
+                offset = address if isinstance(address, Unknown) else as_number(address, operation)
+                self.values[operation.results[0]] = Pointer(~self.code.holders[operation.results[0]], offset)
+                return
             if len(operation.results) != 1:
                 raise Refusal(operation, f"{operation.name} in an address, a mask or a loop bound")
             self.values[operation.results[0]] = result_of(operation, [self.values[v] for v in operation.operands])
@@ -228,8 +233,10 @@ class Programs:
             raise pointer.error
         if not isinstance(pointer, Pointer):
             raise Refusal(operation, "an address that is no argument of the kernel")
+        if self.moved.log is not None and pointer.argument < 0:
+            raise Refusal(operation, "an address that is loaded, in a trace")
         type = operation.operand_types[0]
-        key: tuple[str, ...] = self.code.arguments[pointer.argument], MEMORY[operation.name]
+        key: tuple[str, ...] = self.code.name_of(pointer.argument), MEMORY[operation.name]
         key += (place_of(operation),) if self.moved.by_line else ()
         where = None if mask is None else as_mask(self.values[mask], operation)
         width = type.pointee.element_bytes
@@ -256,13 +263,14 @@ class Programs:
         """The values of a load, from the data of its argument."""
         pointer, mask = self.values[operation.pointer], operation.mask
         assert isinstance(pointer, Pointer)
-        name = self.code.arguments[pointer.argument]
+        name = self.code.name_of(pointer.argument)
         data = self.launch.tensors[name].data if name in self.launch.tensors else None
         type = operation.types[0]
         if not type.is_integer:
             return Unknown(Refusal(operation, f"a floating-point number ({type.element}) loaded from {name}"))
         if MEMORY[operation.name] != READS or data is None:
-            hint = f"give its values: --arg {name}=FILE.npy" if MEMORY[operation.name] == READS else ""
+            given = MEMORY[operation.name] == READS and pointer.argument >= 0
+            hint = f"give its values: --arg {name}=FILE.npy" if given else ""
             return Unknown(Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint))
         if isinstance(pointer.offset, Unknown):
             return pointer.offset
