@@ -53,7 +53,7 @@ class Batched(Answer):
     batch: Batch
     """The requests, and what was asked of them."""
     floor: BatchFloor
-    """The least words that any exact algorithm moves for them."""
+    """The least words that any algorithm of the class of docs/floors.md moves for them."""
     distinct: dict[str, int]
     """The words of Q, K, V and O, each once."""
     ways: Sequence[Moved]

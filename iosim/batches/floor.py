@@ -1,7 +1,7 @@
 """The floor of a batch. Imports NumPy.
 
 Requests that have tokens in common are one problem with a mask: its rows are all their new tokens, its keys their
-distinct tokens, and a row sees the tokens of its own request. So docs/floors.md applies to it with |P| visible pairs.
+distinct tokens, and a row sees the tokens of its own request. So docs/floors.md applies to it with |E| visible pairs.
 Requests that have none in common are several problems, whose floors add up (section 2).
 """
 
@@ -30,7 +30,7 @@ class BatchFloor(NamedTuple):
 
     words: int
     form: str
-    """The statement that gives most of it: compulsory, simple, I or II."""
+    """The statement that gives most of it, as `form` of a `Floor`."""
     pairs: int
     """Visible pairs (query of one head, key), in rows that see two keys or more."""
     rows: int

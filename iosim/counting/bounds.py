@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DOCS = "docs/floors.md"
 FLOORS = {"attention": forward_floor, "selected": selected_floor, "backward": backward_floor}
 CLASSES = {"attention": CLASS, "selected": CLASS, "backward": BACKWARD_CLASS}
+GIVEN = {"attention": "Q, K, V", "selected": "Q, K, V", "backward": "Q, K, V, dO"}
 MOVED = {
     "attention": "each input read once, each output written once",
     "selected": "Q and the keys that one query chose read once, O written once",
@@ -33,10 +34,13 @@ MOVED = {
 REACHED_BY = {
     "compulsory": "a schedule reaches it that reads each input once and writes each output once",
     "simple": "no schedule is known to reach it: it counts products only, and nothing for the sums",
-    "I": "flash2 with the largest query tile comes near it for large M and N, unless dv is larger than d",
-    "II": "no schedule is known to reach it; below M = d^2 scores go through HBM in what moves least, above it flash2 "
-    "or flash2-pinned moves least",
-    "backward": "flash2-bwd comes near it for M of 24 d^2 and more if each of its atomic adds counts once",
+    "latent": "flash2 with the largest query tile comes near it for large M, N and Nk without a mask",
+    "latent II": "no schedule is known to reach it",
+    "I": "flash2 with the largest query tile comes near it for large M, N and Nk without a mask, unless dv > d",
+    "II": "no schedule is known to reach it; small-cache and small-cache-q move least for a small M, flash2 and its "
+    "variants for a larger one",
+    "backward": "flash2-bwd comes near it for large M, N and Nk without a mask if each of its adds counts once, "
+    "unless dv > 2d",
     "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
     "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
 }  # what is known of each form (docs/floors.md)
@@ -167,10 +171,12 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
         why = f"not counted: {error.hint or error.allowed}"
         return [Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
                 ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family])]  # fmt: skip
-    condition = "exact " + ("gradients" if family == "backward" else "attention") + " by standard products"
+    what = "exact gradients" if family == "backward" else "exact attention"
+    inputs = f"{what} from {GIVEN[family]} alone, or by standard products"
+    products = f"{what} by standard products"
     return [
-        Bound(f"{prefix}compulsory", least.words, "floor", moved, "always", True),
-        ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, condition, True, most.reads, most.form, most.T,
+        Bound(f"{prefix}compulsory", least.words, "floor", moved, inputs, True),
+        ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form, most.T,
                     most.lam, CLASSES[family], REACHED_BY[most.form]),
     ]  # fmt: skip
 
@@ -257,8 +263,8 @@ def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
     order = p.instances * p.N * p.d * p.Nk / sqrt(M_words) if M_words else None
     large = M_words < min(matrices) if M_words else None
     return [
-        Bound("matmul: compulsory", least, "floor", "A and B read once, C written once", "always",
-              True),
+        Bound("matmul: compulsory", least, "floor", "A and B read once, C written once",
+              "from A and B alone", True),
         Bound("matmul: n m p / sqrt(M)", order, "order; the constant is unknown",
               "Hong and Kung 1981 (STOC), red-blue pebble game", "standard product; M below each matrix", large),
         Bound("matmul: 2 n m p / sqrt(M)", None if order is None else 2 * order,
@@ -274,7 +280,7 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
     words moves only 1.5 times the floor."""
     words = (1 if p.Nk == 1 else 2) * p.instances * p.N * p.Nk  # the softmax of one number is 1
     return [
-        Bound("softmax: compulsory", words, "floor", "S read once, P written once", "always", True),
+        Bound("softmax: compulsory", words, "floor", "S read once, P written once", "from S alone", True),
         counted("softmax: attainable", attainable, bool(M_words)),
     ]
 
@@ -288,7 +294,7 @@ def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> 
     words = least.words - (least.instances * least.rows if p.d == 1 else 0)
     return [
         Bound("linear: compulsory", words, "floor; reached",
-              "Q, K, V read once, O written once", "always; reached for M > d dv + d",
+              "Q, K, V read once, O written once", "from Q, K, V alone; reached for M > d dv + d",
               M_words > state if M_words else None),
         counted("linear: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
@@ -316,8 +322,8 @@ def indexer_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 
     least = choices * p[TOP_K] + (inputs if p.Nk > 1 else 0)
     return [
-        Bound("indexer: compulsory", least, "floor", "Q, weights and keys read once, the index written once", "always",
-              True),
+        Bound("indexer: compulsory", least, "floor", "Q, weights and keys read once, the index written once",
+              "from Q, weights and keys alone", True),
         counted("indexer: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
@@ -332,7 +338,14 @@ def cache_bounds(p: Attention, M_words: int | None, attainable: int | None) -> l
     once = len(scaled) if p.kv_scales == "tensor" else 0
     least = p.batch * p.kv_heads * (p.N * row + once)
     return [
-        Bound("cache: compulsory", least, "floor", "rows and their slots read once, written once", "always", True),
+        Bound(
+            "cache: compulsory",
+            least,
+            "floor",
+            "rows and their slots read once, written once",
+            "from rows and slots alone",
+            True,
+        ),
         counted("cache: attainable", attainable, bool(M_words)),
     ]
 

@@ -111,7 +111,7 @@ def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     writes, fewer = dv * seen.any_rows, dv * (seen.any_rows - seen.rows)
     values = [
         (d * (seen.rows + seen.keys) + dv * seen.any_keys, writes),
-        (simple(P, d, dv, M), writes),
+        (squares(P, 4 * d * s, M), writes),
         (form_one(P, 2 * s, 2 * d, M), fewer - P),
         *((form_one(P, 2 * s - lam2, lam2, M), fewer) for lam2 in tops),
     ]
@@ -126,7 +126,7 @@ def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     h = [best_part(d, dv, M, less) for less in (0, 1)]
     return greatest([
         (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
-        (squares(P, 8 * (d + columns) * (2 * d + columns), M, ends=True), fewer + (dv - columns) * keys),
+        (squares(P, 8 * (d + columns) * (2 * d + columns), M), fewer + (dv - columns) * keys),
         (gradients_form(P, d, dv, M, h[0], 0), fewer - P),
         (gradients_form(P, d, dv, M, h[1], 1), fewer),
     ])  # fmt: skip
@@ -168,7 +168,7 @@ def latent_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     fewer = dv * (seen.any_rows - seen.rows)
     reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)
     second = cubes(16 * d * d * P, np.sqrt(27 * norm) * P, np.floor(256 * d**4 / (27 * norm)), M)
-    return greatest([(reads, writes), (squares(P, 4 * d * (d + dv), M, ends=True), fewer), (second, fewer - P)])
+    return greatest([(reads, writes), (squares(P, 4 * d * (d + dv), M), fewer), (second, fewer - P)])
 
 
 def form_one(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
@@ -192,17 +192,12 @@ def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
     return [(T, M + T) for T in found]
 
 
-def squares(P: Floats, cross: Floats, M: Floats, ends: bool) -> Floats:
+def squares(P: Floats, cross: Floats, M: Floats) -> Floats:
     """T Z / G(X) + M^2 / X of a form whose G is the larger of a square and a linear function, equal at `cross`."""
-    beyond = ends & (cross * P > M * M) & (P > M)
+    beyond = (cross * P > M * M) & (P > M)
     return np.maximum.reduce([
         np.minimum(cross * T * P / (X * X), T * P / X) + np.where(beyond, M * M / X, 0) for T, X in lengths(cross, M)
     ])  # fmt: skip
-
-
-def simple(P: Floats, d: Floats, dv: Floats, M: Floats) -> Floats:
-    """The reads of the simple form, T |P| dv / G(X)."""
-    return squares(P, 4 * d * (d + dv), M, ends=False)
 
 
 FLOOR_BY_FAMILY = {"attention": forward_floors, "selected": forward_floors, "backward": backward_floors}

@@ -1,4 +1,4 @@
-"""Floors: the least words that any exact algorithm of a class can move, with true constants, for any mask.
+"""Floors: the least words that any algorithm of a class can move, with true constants, for any mask.
 
 The proofs are in docs/floors.md, the inequalities in forms.py. This file finds what a problem's queries see, and takes
 the largest number that the compulsory words and the forms give.
@@ -34,11 +34,12 @@ BACKWARD_CLASS = (
 class Floor(NamedTuple):
     """The least words, and the numbers with which they can be computed again by hand.
 
-    `words` (reads and writes) and `reads` are over all heads and batches. `form` says which statement gives `words`:
-    compulsory, simple, I, II, backward, I' or II'. `T` and `lam` (lambda) are those of the form, or None if it has
-    none. `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there
-    are `instances` of them. `pairs` (|P|), `rows`, `written` (n, or n' of the form) and `writes` (the compulsory ones)
-    are of one instance. Except for compulsory and simple, words / instances = the right side of the form + writes -
+    `words` (reads and writes) and `reads` are over all heads and batches. Where slow memory adds, as atomic operations
+    do, `words` bounds reads, writes and adds together. `form` says which statement gives `words`: compulsory, simple,
+    I, II, latent, latent II, backward, I' or II'. `T` and `lam` (lambda) are those of the form, or None if it has none.
+    `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there are
+    `instances` of them. `pairs` (|E|), `rows`, `written` (n, or n' of the form) and `writes` (the compulsory ones) are
+    of one instance. Except for compulsory and simple, words / instances = the right side of the form + writes -
     written.
     """
 
@@ -65,19 +66,6 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
     visible pairs cannot be counted in reasonable time.
     """
     return (backward_floor if backward else forward_floor)(problem, sram_words(problem, M), tiles)
-
-
-def floor_with_adds(found: Floor, compulsory: Floor) -> Floor:
-    """The floor on reads, writes and adds together, where slow memory adds, as atomic operations do.
-
-    docs/floors-backward.md, section 12, has the proof: the right side of the form holds, less |P| in forms II and II'.
-    `compulsory` is the floor of the problem without M.
-    """
-    if found.form in ("compulsory", "simple"):
-        return found
-    less = found.pairs if found.form in ("II", "II'") else 0
-    words = found.words - found.instances * (found.writes - found.written + less)
-    return found._replace(words=words) if words > compulsory.words else compulsory._replace(M_words=found.M_words)
 
 
 def check_dropout(problem: Attention) -> None:

@@ -1,18 +1,18 @@
 """Forms: the inequalities behind the floors, for one instance and a memory of M words.
 
 The proofs are in docs/floors.md. All arithmetic is in Python integers, so rounding never lifts a floor above what is
-proven. A form is about the query heads that share one KV head. |P| is the number of visible pairs of the queries that
+proven. A form is about the query heads that share one KV head. |E| is the number of visible pairs of the queries that
 see two keys or more, and n is dv times the number of these queries. A run is cut into segments of T reads, and
 X = M + T. Any T >= 1 and any lambda from 1/2 to d give a valid floor, so their choice needs no proof.
 
-    simple    reads          >= T |P| dv / max(X^2 dv / (4 d (d + dv)), X dv)
-    I         reads + n      >= T |P| (d + dv - lambda) / G(lambda)
-    II        reads + n      >= T |P| (d + dv) / G(d) - |P|
+    simple    reads          >= T |E| dv / max(X^2 dv / (4 d (d + dv)), X dv);  latent: reads + n, V in K
+    I         reads + n      >= T |E| (d + dv - lambda) / G(lambda)
+    II        reads + n      >= T |E| (d + dv) / G(d) - |E|;  latent II: the same for V in K, with a G of its own
               G(lambda) = max(X^2 / (16 lambda), (X/3)^(3/2));  writes >= n
-    backward  reads + n'     >= T |P| / max(X^2 / (4 Pi), X), Pi = 2 (d + dv)(2d + dv);  n' words are written
+    backward  reads + n'     >= T |E| / max(X^2 / (4 Pi), X), Pi = 2 (d + dv)(2d + dv);  n' words are written
     I', II'   reads + n'     >= T Z / G(lambda) - price, for gradients: Z and lambda as in `gradients_form`
 
-If one memory of M words cannot do all of the work, M^2 / X is added to all of them but simple.
+If one memory of M words cannot do all of the work, M^2 / X is added to each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Form(NamedTuple):
 
     Z / G(X) is the smaller of two square roots: that of `square[0]` / (`square[1]` X^4), and that of `other[0]` /
     (`other[1]` X^k) with k = `other[2]`. `cross` is the X at which both are equal, rounded down. `written` is 0 for a
-    form about reads alone. `ends` says whether M^2 / X is added if Z > G(M).
+    form about reads alone.
     """
 
     name: str
@@ -40,13 +40,12 @@ class Form(NamedTuple):
     cross: int
     price: int
     written: int
-    ends: bool
 
     def reached(self, M: int, T: int) -> int:
         """The least integer that the left side of the inequality may be, for this M and T."""
         X = M + T
         (over, under), (top, factor, power) = self.square, self.other
-        more = M * M if self.ends and self.beyond(M) else 0
+        more = M * M if self.beyond(M) else 0
         # (r + price) X - more is an integer. So it is at least T X Z / G rounded up, which is the root of a square.
         first = root_above(T * T * over, X * X * under)
         second = root_above(T * T * X * X * top, factor * X**power)
@@ -78,32 +77,32 @@ def form_one(pairs: int, d: int, dv: int, lam2: int, written: int, price: int | 
     work = pairs * (2 * (d + dv) - (lam2 if price is None else 0))  # twice Z
     name = "I" if price is None else "II"
     cross = 64 * lam2**2 // 27
-    return Form(name, lam2 / 2, ((4 * work * lam2) ** 2, 1), (27 * work**2, 4, 3), cross, price or 0, written, True)
+    return Form(name, lam2 / 2, ((4 * work * lam2) ** 2, 1), (27 * work**2, 4, 3), cross, price or 0, written)
 
 
 def latent_form(pairs: int, d: int, dv: int, written: int) -> Form:
     """Form II of latent attention. Both roots are equal at sqrt(X) = 16 d^2 / (3^(3/2) s)."""
     norm = d * d + dv * dv
     cross = 256 * d**4 // (27 * norm)
-    return Form("II", None, ((16 * d * d * pairs) ** 2, 1), (27 * pairs**2 * norm, 1, 3), cross, pairs, written, True)
+    return Form("latent II", None, ((16 * d * d * pairs) ** 2, 1), (27 * pairs**2 * norm, 1, 3), cross, pairs, written)
 
 
 def product_form(name: str, pairs: int, cross: int, written: int) -> Form:
-    """The form T |P| / max(X^2 / cross, X), in which a segment of X words completes at most the larger number of
-    pairs. M^2 / X is added if there is something written, which says that sums have one accumulator each."""
-    return Form(name, None, ((cross * pairs) ** 2, 1), (pairs**2, 1, 2), cross, 0, written, written > 0)
+    """The form T |E| / max(X^2 / cross, X), in which a segment of X words completes at most the larger number of
+    pairs."""
+    return Form(name, None, ((cross * pairs) ** 2, 1), (pairs**2, 1, 2), cross, 0, written)
 
 
-def simple_form(pairs: int, d: int, dv: int, written: int = 0) -> Form:
-    """The form for the reads of any algorithm that computes the scores and the products p v. It may sum them in any
-    way, also by fast matrix multiplication. With `written` it is that of latent attention, where sums are standard."""
-    return product_form("simple", pairs, 4 * d * (d + dv), written)
+def simple_form(pairs: int, d: int, dv: int) -> Form:
+    """The form for the reads of any algorithm that computes the scores and the products p v, and sums them in any
+    way."""
+    return product_form("simple", pairs, 4 * d * (d + dv), 0)
 
 
 def backward_form(seen: Visible, d: int, dv: int) -> Form:
     """The form for the reads of a backward pass, plus the words of dQ, dK and dV that depend on some visible pair.
 
-    Of dV it counts at most 2d columns: it holds for them alone, and not for more.
+    Of dV it counts at most 2d columns: with more, the segment bound of the proof does not hold.
     """
     columns = min(dv, 2 * d)
     return product_form("backward", seen.pairs, 8 * (d + columns) * (2 * d + columns), gradients(seen, d, columns))
@@ -116,13 +115,13 @@ def gradients(seen: Visible, d: int, columns: int) -> int:
 
 PARTS, COARSE = 512, 16  # of s in `gradients_form`, and the steps in which the best part is sought first
 BITS = 64
-HALF = isqrt(2 ** (2 * BITS - 1))  # w 2^BITS for the largest such w with 2 w^2 <= 1
+HALF = isqrt(2 ** (2 * BITS - 1))  # u 2^BITS for the largest such u with 2 u^2 <= 1
 
 
 def gradients_form(seen: Visible, d: int, dv: int, h: int, price: int | None = None) -> Form:
     """Form I' of a backward pass; with a price form II'. They are for a small M, and hold for any d and dv.
 
-    For s = h / PARTS and b = 1 - s^2: lambda = b d, and Z = |P| (2 w dv + 2 d s), in form I' less lambda |P|. All
+    For s = h / PARTS and b = 1 - s^2: lambda = b d, and Z = |E| (2 u dv + 2 d s), in form I' less lambda |E|. All
     numbers below are these ones times PARTS^2, and the work also times 2^BITS.
     """
     lam = d * (PARTS**2 - h * h)
@@ -136,7 +135,6 @@ def gradients_form(seen: Visible, d: int, dv: int, h: int, price: int | None = N
         256 * lam**2 // (27 * PARTS**4),
         price or 0,
         gradients(seen, d, dv),
-        True,
     )
 
 
@@ -164,7 +162,7 @@ def forward_forms(seen: Visible, d: int, dv: int, M: int) -> Iterator[Form]:
 def latent_forms(seen: Visible, d: int, dv: int, M: int) -> Iterator[Form]:
     """The forms of the forward pass in which V is a part of K, for one instance."""
     written = dv * seen.rows
-    yield simple_form(seen.pairs, d, dv, written)
+    yield product_form("latent", seen.pairs, 4 * d * (d + dv), written)
     yield latent_form(seen.pairs, d, dv, written)
 
 

@@ -414,7 +414,7 @@ def preset(target: str, hardware: str | None) -> Hardware | None:
 
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:
     """The answer with the floor and the nearest schedule."""
-    from ..counting.floors import floor, floor_with_adds
+    from ..counting.floors import floor
     from .nearest import nearest, tensor_names
 
     names = tensor_names(answer.ways, roles)
@@ -422,11 +422,10 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
     moved = {name: pair for name, pair in words.items() if pair != (0, 0)}
     stores_lse = words.get("LSE", (0, 0))[1] > 0
     size = answer.hardware.sram_bytes if answer.hardware else None
-    least = floor(replace(problem, register_bytes=REGISTER_BYTES), size)
     return replace(
         answer,
         nearest=nearest(moved, replace(problem, lse=stores_lse), products(code)),
-        floor=floor_with_adds(least, floor(problem)) if answer.total("atomics") else least,
+        floor=floor(replace(problem, register_bytes=REGISTER_BYTES), size),
     )
 
 

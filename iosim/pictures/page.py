@@ -96,7 +96,7 @@ OF_BOUNDS = (
     "unknown, so no count can be compared with it alone."
 )
 OF_TENSORS = (
-    "What each tensor adds, read and written together. The mark is the least that any exact algorithm can move."
+    "What each tensor adds, read and written together. The mark is the least that any algorithm of its class can move."
 )
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
 EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU

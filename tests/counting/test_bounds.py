@@ -223,7 +223,7 @@ def test_bounds_of_the_backward_pass(M, words, form, T, ask, iosim):
 def test_what_would_reach_each_form():
     """Every form that a floor may have has a text, and only schedules that exist are named."""
     named = {word for text in REACHED_BY.values() for word in re.findall(r"[a-z]+\d?-[a-z-]+|flash2", text)}
-    assert {"compulsory", "simple", "I", "II", "backward", "I'", "II'"} == set(REACHED_BY)
+    assert {"compulsory", "simple", "latent", "latent II", "I", "II", "backward", "I'", "II'"} == set(REACHED_BY)
     assert {word for word in named if word.startswith(("flash", "small"))} <= set(SCHEDULES)
     assert "(compulsory)" in bounds(64, 16, "1MB").answer
 

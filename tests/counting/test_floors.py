@@ -2,6 +2,7 @@
 
 import json
 import random
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from math import isqrt
@@ -109,8 +110,9 @@ def test_other_forms_are_the_fractions_rounded_up(tries):
         pairs, d, dv = pick.randint(1, 10 ** pick.randint(1, 8)), pick.randint(1, 40), pick.randint(1, 40)
         M, T = pick.randint(1, 2000), pick.randint(1, 4000)
         X = M + T
-        F = max(Fraction(X * X * dv, 4 * d * (d + dv)), Fraction(X * dv))
-        assert forms.simple_form(pairs, d, dv).reached(M, T) == -(-T * pairs * dv // F)
+        F = [max(Fraction(x * x * dv, 4 * d * (d + dv)), Fraction(x * dv)) for x in (M, X)]
+        more = Fraction(M * M, X) if pairs * dv > F[0] else 0
+        assert forms.simple_form(pairs, d, dv).reached(M, T) == -(-(T * pairs * dv / F[1] + more) // 1)
         width = min(dv, 2 * d)
         G = [max(Fraction(x * x, 8 * (d + width) * (2 * d + width)), Fraction(x)) for x in (M, X)]
         more = Fraction(M * M, X) if pairs > G[0] else 0
@@ -139,7 +141,7 @@ def test_forms_of_gradients_are_the_fractions_rounded_up(tries):
 def test_where_X_is_a_few_words_another_T_is_best():
     problem = Attention(2, 1, Nk=128, heads=8, kv_heads=1, latent=True, mask=parse_mask("strided:3"))
     found = forward_floor(problem, 2)
-    assert (found.words, found.form, found.T) == (634, "II", 3)
+    assert (found.words, found.form, found.T) == (634, "latent II", 3)
 
 
 @pytest.mark.parametrize("d, dv", [(8, 8), (16, 3), (6, 24), (30, 60)])
@@ -369,7 +371,7 @@ def test_gradients_of_other_widths():
 
 @pytest.mark.parametrize("dv, columns", [(16, 16), (64, 64), (100, 100), (128, 128), (129, 128), (256, 128)])
 def test_large_memories_for_gradients_of_any_width(dv, columns):
-    """For M = 2 Pi the floor is |P| / 2, with Pi = 2 (d + dv) (2d + dv). Of V it counts at most 2d columns."""
+    """For M = 2 Pi the floor is |E| / 2, with Pi = 2 (d + dv) (2d + dv). Of V it counts at most 2d columns."""
     d, problem = 64, Attention(4096, 64, dv=dv)
     M = 4 * (d + columns) * (2 * d + columns)
     found = backward_floor(problem, M)
@@ -380,7 +382,7 @@ def test_large_memories_for_gradients_of_any_width(dv, columns):
 
 @pytest.mark.parametrize("dv", [16, 64, 128])
 def test_flash2_bwd_reads_little_more_than_it_must_for_other_widths(dv):
-    """flash2-bwd reads Pi |P| / M to leading order."""
+    """flash2-bwd reads Pi |E| / M to leading order."""
     d, problem = 64, Attention(2**20, 64, dv=dv)
     M = 5 * (d + dv) * (2 * d + dv)
     found = words("flash2-bwd", problem, best_tiles(SCHEDULES["flash2-bwd"], problem, 2 * M))
@@ -388,7 +390,7 @@ def test_flash2_bwd_reads_little_more_than_it_must_for_other_widths(dv):
 
 
 def test_gradients_in_a_small_memory():
-    """At M = d^2 and d = dv the floor is 4.54 |P| to leading order."""
+    """At M = d^2 and d = dv the floor is 4.54 |E| to leading order."""
     found = backward_floor(Attention(2**20, 64), 64**2)
     assert 4.54 < found.words / 2**40 < 4.545 and found.form in ("I'", "II'")
     assert 28.3 < backward_floor(Attention(2**20, 640), 640**2 // 20).words / 2**40 < 28.4
@@ -486,6 +488,80 @@ def test_a_sweep_has_the_ratios_of_counts(mask, M):
         )
     assert rows["ratio_to_floor"].isna().all() == (mask == "causal:b")
     assert rows["ratio_to_floor"].isna().all() or rows["ratio_to_floor"].min() >= 1
+
+
+# What is printed is what the pages state
+
+
+def stated(found, keys, latent, backward):
+    """(n or n', the least integer of the right side) of the form of an answer, for one instance, computed in 50 digits
+    from the statements of docs/floors*.md, its T and its lambda."""
+    E, d, dv, M, X = found.pairs, *map(Decimal, (found.d, found.dv, found.M_words, found.M_words + (found.T or 0)))
+    third, lam, columns = Decimal(3), Decimal(found.lam or found.d), min(dv, 2 * d)
+
+    def G(x):
+        return max(x * x / (16 * lam), (x / third) ** Decimal("1.5"))
+
+    def F(x):
+        return max(x * x * dv / (4 * d * (d + dv)), x * dv)
+
+    s, Pi = (d * d + dv * dv).sqrt(), 2 * (d + columns) * (2 * d + columns)
+    weights = Decimal(2).sqrt() * dv + 2 * d * (1 - lam / d).sqrt()
+    Z, g, price = {
+        "simple": (E * dv, F, 0),
+        "I": (E * (d + dv - lam), G, 0),
+        "II": (E * (d + dv), G, E),
+        "latent": (E * dv, F, 0),
+        "latent II": (E * s * s, lambda x: max(s * s * x * x / (16 * d * d), s * (x / third) ** Decimal("1.5")), E),
+        "backward": (E * Decimal(1), lambda x: max(x * x / (4 * Pi), x), 0),
+        "I'": (E * (weights - lam), G, 0),
+        "II'": (E * weights, G, E),
+    }[found.form]
+    n = (
+        found.rows * dv
+        if not backward
+        else d * (found.rows + keys) + keys * (columns if found.form == "backward" else dv)
+    )
+    value = found.T * Z / g(X) + (M * M / X if g(M) < Z else 0)
+    assert latent == found.form.startswith("latent") and backward == (found.form in ("backward", "I'", "II'"))
+    return 0 if found.form == "simple" else int(n), int(value.to_integral_value("ROUND_CEILING")) - price
+
+
+@pytest.mark.parametrize("tries", [400, pytest.param(10_000, marks=pytest.mark.long)])
+def test_what_is_printed_is_what_the_pages_state(tries):
+    """The words of a floor are the right side of its form and the output words that it does not count: those of rows with
+    one key, of keys that only such rows see, and of dV beyond 2d columns."""
+    pick, seen_forms = random.Random(14), set()
+    with localcontext() as context:
+        context.prec = 50
+        for _ in range(tries):
+            backward, latent = pick.choice([(False, False), (True, False), (False, True)])
+            d = pick.choice([1, 2, 5, 8, 32])
+            dv = pick.randint(1, d if latent else 5 * d)
+            mask = parse_mask(pick.choice(["dense", "causal", "documents:1,1,20", "window:1|global:1", "window:0"]))
+            N = pick.choice([22, 22, 200]) if "documents" not in str(mask) else 22
+            problem = Attention(N, d, dv=dv, heads=2, kv_heads=pick.choice([1, 2]), mask=mask, latent=latent)
+            M = max(1, int(2 ** pick.uniform(1, 14)))
+            found = (backward_floor if backward else forward_floor)(problem, M)
+            seen_forms.add(found.form)
+            if found.form == "compulsory":
+                continue
+            seen = floors.seen_by_group(problem, None)
+            n, value = stated(found, seen.keys, latent, backward)
+            writes = d * (seen.rows + seen.keys) + dv * seen.any_keys if backward else dv * seen.any_rows
+            more = value + writes - n - found.words // found.instances
+            assert found.writes == writes and 0 <= more <= (found.form in ("I'", "II'")), (problem, M, found)
+    assert seen_forms >= {"I", "II", "latent", "latent II", "backward", "I'", "II'"}
+
+
+@pytest.mark.parametrize("sizes, M, backward, words, more", [
+    ({"N": 8192, "d": 64, "dv": 32, "latent": True}, 51200, False, 8_078_664, 0),
+    ({"N": 8192, "d": 64, "dv": 256}, 400_000, True, 17_741_251, 128 * 8192),
+    ({"N": 1024, "d": 64, "mask": parse_mask("documents:1,1023")}, 8192, True, 2_654_724, 64),
+])  # fmt: skip
+def test_output_words_that_a_form_does_not_count_are_added(sizes, M, backward, words, more):
+    found = (backward_floor if backward else forward_floor)(Attention(**sizes), M)
+    assert (found.words, found.writes - found.written) == (words, more)
 
 
 # Planted mistakes

@@ -27,7 +27,7 @@ KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
 PAGE = (DOCS / "floors.md").read_text()
 FORWARD, BACKWARD = ((DOCS / f"floors-{name}.md").read_text() for name in ("forward", "backward"))
 
-# (|P|, rows, M, d = dv, floor on reads + writes, floor on reads)
+# (|E|, rows, M, d = dv, floor on reads + writes, floor on reads)
 VALUES = [
     (8192**2, 8192, 51200, 128, 84758228, 83709652),
     (8192**2, 8192, 116224, 128, 37899234, 36850658),
@@ -154,7 +154,7 @@ def test_numbers_of_the_backward_pass_by_hand():
         digits = 4 if price else 3
         for number in (f"{T:,}", f"{weights:.7f}", f"{work:,.0f}", f"{X:,}", f"{X * X / 16 / lam:,.{digits}f}",
                        f"{(X / 3) ** 1.5:,.{digits}f}", f"{T * work / G:,.1f}", f"{M * M / X:,.1f}", f"{last:,.1f}",
-                       f"**{total:,}**", f"{total / pairs:.3f} |P|"):  # fmt: skip
+                       f"**{total:,}**", f"{total / pairs:.3f} |E|"):  # fmt: skip
             assert number in BACKWARD, number
         check_gradients(M, total, T, lam)
     M, T = 32768, 163840
@@ -188,10 +188,10 @@ def test_floors_of_gradients_by_hand(tries):
 
 
 def test_statements_about_gradients():
-    """4.54 |P| at M = d^2, 28.4 |P| at d^2 / 20, and 5.8 d^2, from which on section 10 is larger."""
-    for x, said in ((1, "4.54 |P|"), (1 / 20, "28.4 |P|")):
+    """4.54 |E| at M = d^2, 28.4 |E| at d^2 / 20, and 5.8 d^2, from which on section 10 is larger."""
+    for x, said in ((1, "4.54 |E|"), (1 / 20, "28.4 |E|")):
         words = backward_floor(Attention(2**20, 640), int(x * 640**2)).words / 2**40
-        assert f"{words:.{len(said.split('.')[1]) - 4}f} |P|" == said and said in BACKWARD
+        assert f"{words:.{len(said.split('.')[1]) - 4}f} |E|" == said and said in BACKWARD
     forms = [backward_floor(Attention(2**24, 640), int(x * 640**2)).form for x in (5.7, 5.85)]
     assert forms == ["I'", "backward"] and "about 5.8 d^2" in BACKWARD
 

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from iosim import Attention, floor
+
 pytestmark = pytest.mark.needs("triton")
 KERNELS = """
 import triton
@@ -177,20 +179,5 @@ def test_atomic_words_count_once_against_the_floor(explain):
     assert answer["atomics"] == N * D * N // BN
     moved = answer["reads"] + answer["writes"] + answer["atomics"]
     assert answer["floor"]["ratio"] == moved / answer["floor"]["words"] > 1
+    assert answer["floor"]["words"] == floor(Attention(N, D), f"{answer['floor']['M_words']}el").words
     assert answer["nearest"]["schedule"] and (ROOT / "docs" / "floors-backward.md").exists()
-
-
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:3"])
-def test_the_floor_of_slow_memory_that_adds(mask):
-    """The right side of a form, less the pairs in form II, and never less than the compulsory words."""
-    from iosim import Attention
-    from iosim.counting.floors import floor, floor_with_adds
-    from iosim.masks import parse_mask
-
-    problem = Attention(256, 16, mask=parse_mask(mask))
-    for M in (40, 200, 1000, 4000):
-        found, least = floor(problem, f"{M}el"), floor(problem)
-        added = floor_with_adds(found, least)
-        right = found.words / found.instances - found.writes + found.written - found.pairs * (found.form == "II")
-        by_hand = found.words if found.form in ("compulsory", "simple") else max(right * found.instances, least.words)
-        assert added.words == by_hand and added.words <= found.words + found.instances * found.written

@@ -130,9 +130,9 @@ def test_floors_of_latent_rows_in_sweeps():
 
 
 def test_the_floor_of_latent_rows_is_nearly_reached():
-    """For large M flash2 moves d (d + dv) |P| / M to leading order, as form (a) of docs/floors.md says."""
+    """For large M flash2 moves d (d + dv) |E| / M to leading order, as form (a) of docs/floors.md says."""
     found = count(65536, 128, "116224el", latent=True, schedules="flash2")
-    assert 1 < found["flash2"].ratio_to_floor < 1.04 and found.bounds[1].form == "simple"
+    assert 1 < found["flash2"].ratio_to_floor < 1.04 and found.bounds[1].form == "latent"
 
 
 def test_the_oracle_by_hand():

@@ -54,7 +54,7 @@ def simple(pairs: int, d: int, dv: int, M: int) -> int:
         if T < 1:
             continue
         X = M + T
-        start = M * M if pairs * whole > M * M and pairs > M else 0  # |P| dv > F(M), start / X as in main
+        start = M * M if pairs * whole > M * M and pairs > M else 0  # |E| dv > F(M), start / X as in main
         best = max(best, min(ceil_div(T * pairs * whole + start * X, X * X), ceil_div(T * pairs + start, X)))
     return best
 
