@@ -168,8 +168,8 @@ class Panel:
         for line, (x, y), place in zip(lines, ends, placed, strict=True):
             colour = self.look[line.label].colour
             leader = f"M{x + 2:.1f} {y:.1f}L{self.right + 14:.1f} {place:.1f}"
-            found.append(f'<path d="{leader}" stroke="{colour}" stroke-width="0.7"/>')
-            found.append(label(self.right + 18, place + 4, line.label, "start", colour))
+            found.append(f'<path d="{leader}" stroke="{colour}" stroke-width="1.4"/>')
+            found.append(label(self.right + 18, place + 4, line.label, "start"))
         return found
 
 

@@ -26,6 +26,18 @@ def tensor_colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def ink_on(colour: str) -> str:
-    """The colour of letters on a colour: white, or ink on a light one."""
-    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return "#FFFFFF" if 0.3 * red + 0.59 * green + 0.11 * blue < 140 else INK
+    """The colour of letters on a colour: white or black, which has more contrast."""
+    return max(("#FFFFFF", "#000000"), key=lambda ink: contrast(ink, colour))
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours as #rrggbb, from 1 to 21, as the Web Content Accessibility Guidelines define it."""
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour, from 0 to 1."""
+    shares = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

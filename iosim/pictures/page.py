@@ -19,18 +19,18 @@ from ..counting.published import published_line
 from ..counting.report import Report, unfit_lines
 from ..counting.result import Result
 from ..errors import IosimError
-from ..grid import ByteCell
+from ..grid import ByteCell, grouped
 from ..hardware import load
 from ..masks.picture import MOST_PICTURE_PAIRS
 from ..schedules import find
 from ..studies.ideal_roofline import peaks
 from ..studies.roofline import Roofline, filled, time_lines, winners
 from ..tables import Rows
-from ..units import binary, format_bytes
+from ..units import format_bytes
 from . import player
 from .chart import Chart, size
 from .chart_svg import WIDTH, chart_svg, looks
-from .colours import ink_on, tensor_colours
+from .colours import GREY, ink_on, tensor_colours
 from .footprint import fullest
 from .mask import tile_map, tiles_svg
 from .roofline import roofline_sheet
@@ -40,10 +40,15 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --muted: #6a6a6a; --paper: #fff; --rule: #dcdcdc; --tile: #0072b2;
         --empty: #eef2f5; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --muted: #a0a0a0; --paper: #16181b; --rule: #3a3d42;
-        --tile: #56b4e9; --empty: #23272c; } }
+        --tile: #56b4e9; --empty: #23272c; }
+        [fill="#767676"] { fill: var(--muted); } [stroke="#767676"] { stroke: var(--muted); }
+        [stroke="#0072B2"] { stroke: #2b94d8; } [stroke="#882255"] { stroke: #c4609a; }
+        .legend [style*="#767676"] { color: var(--muted) !important; }
+        .legend [style*="#0072B2"] { color: #2b94d8 !important; }
+        .legend [style*="#882255"] { color: #c4609a !important; } }
 @media print { :root { --ink: #000; --muted: #555; --paper: #fff; --rule: #ccc; --tile: #0072b2; --empty: #f2f2f2; }
         svg, tr { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 72rem;
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 84rem;
        margin: 0 auto; padding: 1.5rem; }
 h1 { font-size: 1.5rem; margin: 0 0 .2rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
 summary h2 { display: inline-block; margin: .6rem 0; } summary { cursor: pointer; }
@@ -55,11 +60,14 @@ th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--rule); text-alig
 th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
 svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 .legend { display: none; list-style: none; padding: 0; font-size: .85rem; }
-.legend span { display: inline-block; width: 1.4rem; height: .25rem; margin: 0 .5rem .2rem 0; vertical-align: middle; }
+.legend span { display: inline-block; width: 1.6rem; border-top: .2rem solid; margin: 0 .5rem .2rem 0;
+       vertical-align: middle; }
+.legend .dashed { border-top-style: dashed; } .legend .dotted { border-top-style: dotted; }
 @media (max-width: 45rem) { .wide > svg { min-width: 38rem; } .legend { display: block; } }
 @media (min-width: 64rem) {
        section { display: grid; grid-template-columns: 17rem minmax(0, 1fr); gap: 0 2rem; margin: 2rem 0; }
        section > h2, section > p { grid-column: 1; margin-top: 0; }
+       section.whole { display: block; } section.whole > p { max-width: none; }
        section > div, section > details { grid-column: 2; grid-row: 1 / span 3; min-width: 0; }
        .answer, .answer + p { max-width: none; } .wide > svg { max-width: none !important; }
        main > ul { columns: 2; max-width: none; column-gap: 2rem; } }
@@ -101,6 +109,7 @@ OF_TENSORS = (
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
 EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
 MOST_ROOFLINE = 3  # most schedules in the roofline
+MOST_SIDE = 512  # tiles a side of the picture of a mask; of more, several are one
 LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a line of text
 
 
@@ -124,7 +133,7 @@ def page(
     sections = [
         section("Traffic against M", chart_svg(chart, mark), OF_TRAFFIC, legend_of(chart)),
         player.player_html(found),
-        section("Words moved", counts_table(found), OF_WORDS),
+        section("Words moved", counts_table(found), OF_WORDS, whole=True),
         folded("What is proven", bounds_html(found.bounds), OF_BOUNDS),
         section("Words by tensor", tensor_bars(found), OF_TENSORS),
         roofline_section(found, hardware, rule),
@@ -166,20 +175,25 @@ def in_words(found: Report) -> str:
     return f"{best.schedule} moves {best.total:,} words.{floor}"
 
 
-def section(title: str, content: str, words: str, below: str = "") -> str:
+def section(title: str, content: str, words: str, below: str = "", whole: bool = False) -> str:
     """A section of the page: its title, `words` in small print (HTML), then its content (HTML), and what is `below` it
-    and never wider than the screen (HTML)."""
+    and never wider than the screen (HTML). A `whole` one has no column for its words beside it."""
     text = f'<p class="small">{words}</p>' if words else ""
-    return f"\n<section><h2>{escape(title)}</h2>{text}<div>{scrolling(title, content)}{below}</div></section>"
+    kind = " class=whole" if whole else ""
+    return f"\n<section{kind}><h2>{escape(title)}</h2>{text}<div>{scrolling(title, content)}{below}</div></section>"
 
 
 def legend_of(chart: Chart) -> str:
-    """The names of a chart's lines, in their colours. Narrow screens show it, where labels at the ends are out of
-    sight."""
-    found = [
-        f'<li><span style="background:{look.colour};opacity:{look.tint:g}"></span>{escape(name)}</li>'
-        for name, look in looks(chart.lines).items()
-    ]
+    """The names of a chart's lines, in their colours and dashes. Narrow screens show it, where labels at the ends are
+    out of sight."""
+    known, found = looks(chart.lines), []
+    for line in {line.label: line for line in chart.lines}.values():
+        beyond = line.kind == "data" and 2 * sum(line.fits) < len(line.fits)  # most of its points do not fit
+        dashes = "dotted" if line.kind == "order" else "dashed" * beyond
+        colour = known[line.label].colour if line.kind == "data" else GREY
+        kind = f' class="{dashes}"' if dashes else ""
+        style = f"color:{colour};opacity:{known[line.label].tint:g}"
+        found.append(f'<li><span{kind} style="{style}"></span>{escape(line.label)}</li>')
     return f'<ul class="legend">{"".join(found)}</ul>'
 
 
@@ -200,7 +214,8 @@ def rows_table(rows: Rows) -> str:
     if not rows:
         return "<p>(no rows)</p>"
     head = "".join(f"<th{' class=n' if is_number(rows, name) else ''}>{escape(name)}</th>" for name in rows[0])
-    body = "".join("<tr>" + "".join(html_cell(value) for value in row.values()) + "</tr>" for row in rows)
+    numbers = [is_number(rows, name) for name in rows[0]]
+    body = "".join("<tr>" + "".join(map(html_cell, row.values(), numbers)) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
@@ -209,14 +224,12 @@ def is_number(rows: Rows, name: str) -> bool:
     return all(str(row[name])[:1].isdigit() or row[name] in (None, "-") for row in rows)
 
 
-def html_cell(value: object) -> str:
-    """A cell of an HTML table."""
-    if isinstance(value, ByteCell):
-        return f"<td class=n>{binary(int(value))}</td>"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"<td class=n>{value:,}</td>"
-    text = "–" if value is None or value == "-" else str(value)
-    style = " class=no" if text in ("NO", "nothing fits") else " class=n" if text[:1].isdigit() or text == "–" else ""
+def html_cell(value: object, number: bool) -> str:
+    """A cell of an HTML table, in a column of numbers or of texts."""
+    text = "–" if value is None or value == "-" else grouped(value)
+    style = (
+        " class=no" if text in ("NO", "nothing fits") else " class=n" if number or isinstance(value, ByteCell) else ""
+    )
     return f"<td{style}>{escape(text)}</td>"
 
 
@@ -336,15 +349,20 @@ def roofline_section(found: Report, hardware: str | None, rule: Rule | None) -> 
 
 
 def mask_section(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
-    """The section of the mask: its picture in the tiles of the first result that skips hidden tiles."""
+    """The section of the mask: its picture in the tiles of the result that moves least of those that skip hidden
+    tiles, which is the page's winner if that skips. Of very many tiles, several are one."""
     p = found.problem
-    fine = [(r, t) for r, t in ran if r.Br and p.N / r.Br <= 512 >= p.Nk / t.rows_k]
-    skipping = [(r, t) for r, t in fine if skips_tiles(find(r.schedule), p)]
-    result, tiling = skipping[0] if skipping else (None, Tiling(max(1, p.N // 64), max(1, p.Nk // 64)))
     if p.N * p.Nk > MOST_PICTURE_PAIRS:
         return section(
             "Mask", "", f"{escape(str(p.mask))}: too many pairs for a picture (at most {MOST_PICTURE_PAIRS})."
         )
-    tiles = tile_map(p.mask, p.N, p.Nk, tiling)
-    whose = f", as {result.schedule} {result.tiling} sees it" if result else ""
+    skipping = [(r, t) for r, t in ran if r.Br and skips_tiles(find(r.schedule), p)]
+    whose, rows, columns = "", max(1, p.N // 64), max(1, p.Nk // 64)
+    if skipping:
+        best, tiling = min(skipping, key=lambda one: (one[0].fits is False, one[0].total_bytes or 0))
+        down, across = -(-p.N // tiling.rows_q // MOST_SIDE), -(-p.Nk // tiling.rows_k // MOST_SIDE)
+        rows, columns = down * tiling.rows_q, across * tiling.rows_k
+        several = f", {down * across} of its tiles in one" if down * across > 1 else ""
+        whose = f", as {best.schedule} {tiling.rows_q}x{tiling.rows_k} sees it{several}"
+    tiles = tile_map(p.mask, p.N, p.Nk, Tiling(rows, columns))
     return section("Mask", tiles_svg(tiles), escape(tiles.title + whose) + ". Queries down, keys across.")

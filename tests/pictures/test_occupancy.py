@@ -11,7 +11,7 @@ from iosim.counting.count import count
 from iosim.counting.given import Choice
 from iosim.errors import InputError
 from iosim.pictures.asked import Asked
-from iosim.pictures.colours import INK, ink_on
+from iosim.pictures.colours import ink_on
 from iosim.pictures.footprint import footprint
 from iosim.pictures.predicted import time_sheet
 from iosim.pictures.timeline import COLUMNS, Run, thinned, timeline
@@ -85,7 +85,7 @@ def test_texts_keep_apart_and_inside(name):
 
 
 def test_letters_stand_out():
-    assert ink_on("#0072B2") == "#FFFFFF" and ink_on("#E69F00") == INK == ink_on("#56B4E9")
+    assert ink_on("#0072B2") == "#FFFFFF" and ink_on("#E69F00") == "#000000" == ink_on("#56B4E9")
 
 
 # ---------------------------------------------------------------- predicted times

@@ -11,6 +11,8 @@ from paths import ROOT
 
 import iosim as package
 from iosim.counting.count import count
+from iosim.pictures.colours import COLOURS, GREY, OTHERS, TENSORS, contrast, ink_on
+from iosim.pictures.page import STYLE
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
 VOID = {"meta", "br"}
@@ -183,10 +185,23 @@ def test_lines_stay_on_the_sheet_and_fall_with_m(page):
 
 def test_a_mask_has_its_picture(page):
     dense, _ = page(*SIZES)
-    parsed, text = page("--N", 256, "--d", 16, "--M", "8KB", "--mask", "causal&window:32")
+    parsed, text = page("--N", 256, "--d", 16, "--mask", "causal&window:32", "--tiles", "16x16")
     assert "Mask" not in dense.words and "Mask" in parsed.words
     active = int(re.search(r"([\d,]+) of [\d,]+ tiles active", text)[1].replace(",", ""))
     assert text.count('class="tile"') == active > 0, "tiles wide enough to be apart are one rectangle each"
+
+
+@pytest.mark.parametrize("args", [("--hardware", "h100"), ("--M", "100KB")], ids=str)
+def test_a_mask_is_seen_in_the_tiles_of_the_winner(page, args):
+    """Not in the paper's tiles of another schedule, which come before it in the table."""
+    sizes = {"M": "100KB"} if args[0] == "--M" else {"hardware": "h100"}
+    results = [r for r in count(1024, 64, **sizes, mask="causal").results if r.total and r.fits]
+    best = min(results, key=lambda r: r.total_bytes)
+    _, text = page("--N", 1024, "--d", 64, "--causal", *args)
+    several = -(-1024 // best.Bc // 512)  # at most 512 tiles a side are drawn
+    assert f"Nk = 1024, tiles {best.Br}x{several * best.Bc}: " in text
+    said = f", as {best.schedule} {best.Br}x{best.Bc} sees it" + f", {several} of its tiles in one" * (several > 1)
+    assert f"{said}. Queries down" in text and (several > 1) == (args[0] == "--M")
 
 
 def test_texts_are_escaped(page):
@@ -249,7 +264,59 @@ def page_of(line, folder):
     return file.read_text()
 
 
+LEGEND = r'<li><span(?: class="(\w+)")? style="color:(#[0-9a-fA-F]{6});opacity:[\d.]+"></span>([^<]+)</li>'
+
+
 def test_narrow_screens_have_the_names_of_lines_below_a_chart(page):
+    """With the dashes of the lines: what does not fit at most M is dashed there too."""
     parsed, text = page(*SIZES)
-    names = re.findall(r'<li><span style="background:#[0-9a-fA-F]{6};opacity:[\d.]+"></span>([^<]+)</li>', text)
-    assert {"flash2", "floor"} <= {name.partition(",")[0] for name in names}
+    found = {name: dashes for dashes, _, name in re.findall(LEGEND, text)}
+    assert {"flash2", "floor"} <= {name.partition(",")[0] for name in found}
+    assert found["flash1, paper tiles"] == "dashed" and found["flash2, best tiles"] == found["floor"] == ""
+
+
+# ---------------------------------------------------------------- contrast
+
+
+LEAST = 4.5  # of letters and their ground, as the Web Content Accessibility Guidelines ask
+
+
+def css_colours(mode):
+    """The colours of the page in a mode, light or dark, by the names of the style sheet."""
+    light, dark = (dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6});", part)) for part in STYLE.split("@media")[:2])
+    found = light if mode == "light" else {**light, **dark}
+    return {name: c if len(c) == 7 else "#" + "".join(2 * digit for digit in c[1:]) for name, c in found.items()}
+
+
+def drawn_in(mode, kind, colour):
+    """What a colour of a picture (a `fill` or a `stroke`) is in a mode, by the rules of the style sheet."""
+    dark = STYLE.split("@media")[1]
+    rule = re.search(rf'\[{kind}="{colour}"\] {{ {kind}: ([^;]+); }}', dark) if mode == "dark" else None
+    found = rule[1] if rule else colour
+    return css_colours(mode)[found[6:-1]] if found.startswith("var(--") else found
+
+
+def test_contrast_is_that_of_the_guidelines():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21) and contrast("#777777", "#ffffff") == pytest.approx(
+        4.48, abs=0.01
+    )
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_letters_can_be_read(mode, page):
+    """Letters of the style sheet, and those of pictures: on the page, or on the bars that they stand on."""
+    colours = css_colours(mode)
+    assert colours["paper"] == {"light": "#ffffff", "dark": "#16181b"}[mode]
+    for ink, ground in (("ink", "paper"), ("muted", "paper"), ("ink", "empty"), ("muted", "empty")):
+        assert contrast(colours[ink], colours[ground]) >= LEAST, (ink, ground)
+    _, text = page("--N", 512, "--d", 64, "--hardware", "h100", "--causal")
+    on_page = {*re.findall(r'<text[^>]* fill="(#\w{6})"', text)} - {"#FFFFFF", "#000000"}
+    assert on_page <= {GREY}, "letters of other colours stand on bars of their own"
+    assert all(contrast(drawn_in(mode, "fill", colour), colours["paper"]) >= LEAST for colour in on_page)
+    bars = {*COLOURS, *TENSORS.values(), *OTHERS}
+    assert all(contrast(ink_on(colour), colour) >= LEAST for colour in bars)
+
+
+def test_lines_can_be_seen_in_the_dark():
+    ground = css_colours("dark")["paper"]
+    assert all(contrast(drawn_in("dark", "stroke", colour), ground) >= LEAST for colour in (*COLOURS, GREY))
