@@ -17,6 +17,7 @@ from ..counting.report import problem_row
 from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
+from ..tables import at_most
 from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
 from .counted import STATISTICS, LinkResult, Machines, best_split, pairs_of
 from .crossings import Crossing, crossings
@@ -246,14 +247,10 @@ def least_mean(found: Links) -> LinkResult:
 
 def floor_text(result: LinkResult) -> str:
     """How far a result is from its floor, after a comma."""
-    if result.ratio_to_floor is None:
+    share = result.ratio_to_floor
+    if share is None:
         return ""
-    ratio = f"{result.ratio_to_floor:.3f}"
-    return (
-        f", which is the floor ({result.theorem})"
-        if ratio == "1.000"
-        else f", {ratio} times the floor ({result.theorem})"
-    )
+    return f", {'which is' if share == 1 else f'{at_most(share)} times'} the floor ({result.theorem})"
 
 
 def time_lines(found: Links) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Table, type_of
 from ..core.problem import Attention
+from ..counting.sentence import joined
 from ..errors import InputError
 from ..hardware import Hardware, load
 from .notes import outside, split_loads, unplaced
@@ -260,8 +261,9 @@ class Explained(Answer):
         if self.hardware and self.shown_time:
             t = self.shown_time
             parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
-            shown = ", ".join(f"{name} {1e6 * seconds:.1f}" for name, seconds in parts.items())
-            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us ({shown})"
+            longest = joined(f"{name} {1e6 * seconds:,.1f}" for name, seconds in parts.items())
+            start = f", and {1e6 * t.launch_seconds:,.1f} to start"
+            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us: the longest of {longest}{start}"
 
     def _nearest_lines(self, n: Nearest) -> Iterator[str]:
         """The lines about the nearest schedule and its differences."""

@@ -369,7 +369,7 @@ def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
     near = [row for row in phase if row.fits and row not in slower]
     baseline = [row for row in slower if row.schedule == BASELINE]
     within = [row for row in slower if row.fits]
-    lines = sm_traffic_sentence(found, winner)
+    lines = sm_traffic_sentence(winner)
     lines += [nearly_as_fast(winner, near)] if near else []
     other = next(iter([*baseline, *within, *slower]), None)
     next_one = within[0] if within and within[0] is not other else None
@@ -381,7 +381,7 @@ def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
 
 def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
     """The sentences about the times of a row: the bound, what was measured, and the time of the SM traffic."""
-    return [bound_sentence(found, row), *measured_sentence(found, row), *sm_traffic_sentence(found, row)]
+    return [bound_sentence(found, row), *measured_sentence(found, row), *sm_traffic_sentence(row)]
 
 
 def bound_sentence(found: Roofline, row: RooflineRow) -> str:
@@ -416,9 +416,9 @@ def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 
-def sm_traffic_sentence(found: Roofline, row: RooflineRow) -> list[str]:
-    """The sentence about the time of the SM traffic, if there is an L2 and the time differs from the bound."""
-    if not found.hardware.l2_bytes or row.sm_traffic_seconds <= NEAR * row.bound_seconds:
+def sm_traffic_sentence(row: RooflineRow) -> list[str]:
+    """The sentence about the time of the SM traffic, if it differs from the bound, as it may on a chip with an L2."""
+    if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
         return []
     moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:,.2f} us from HBM alone"
     return [f"{moved}. That is no bound, because the L2 serves most of it."]

@@ -2,6 +2,7 @@
 for each request, walks over every tile, and NumPy runs whose outputs are compared with attention in float64."""
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import iosim
 from iosim.batches.cascade import LEVEL, MERGE
 from iosim.batches.moved import LENGTHS_BYTES
 from iosim.batches.paged_tiles import KEY_TILES
+from iosim.batches.sentence import why
 from iosim.batches.ways import BY_NAME
 from iosim.core.folded import Folded
 from iosim.core.machine import Machine
@@ -347,6 +349,33 @@ def test_a_tile_in_pages_is_at_most_a_page():
 @pytest.mark.parametrize(("tiles", "said"), [("128x64", True), ("64x64", False)])
 def test_the_loads_of_pytorch_are_those_of_its_own_tiles(tiles, said):
     assert ("PyTorch's kernel" in run("batch", *SERVER, "--tiles", tiles)["answer"]) == said
+
+
+def test_the_lengths_of_pytorch_are_loaded_in_every_layer():
+    """The blocks of the grids, and 4 bytes for each of the two ends of a request's rows, times the layers."""
+    one, three = (run("batch", *SERVER, "--tiles", "128x64", "--layers", str(n)) for n in (1, 3))
+    (way,) = (way for way in one["ways"] if way["way"] == "repeat")
+    for answer, layers in ((one["answer"], 1), (three["answer"], 3)):
+        blocks, reads = re.search(
+            r"in each of the ([\d,]+) blocks of its grid: \w+ then reads ([\d,]+) B", answer
+        ).groups()
+        assert int(blocks.replace(",", "")) == layers * way["grid_blocks"]
+        assert int(reads.replace(",", "")) == layers * (way["read_bytes"] + LENGTHS_BYTES * way["grid_blocks"])
+
+
+def test_a_way_is_better_for_reasons_that_are_true():
+    """Keys and values from half a percent on, and parts that never go through HBM if they are a tenth of the bytes."""
+    best = next(way for way in iosim.batch("2 * 1:64", d=8, heads=2, tiles="8x8") if way.way == "repeat")
+    tensors = {"Q": {"reads": 0, "writes": 0, "bytes": 80}, "Opart": {"reads": 0, "writes": 0, "bytes": 20}}
+    mine = replace(best, kv_times_read=1.0, tensors={"Q": tensors["Q"]}, total_bytes=80)
+
+    def reason(often, part_bytes):
+        parts = {**tensors, "Opart": {**tensors["Opart"], "bytes": part_bytes}}
+        return why(mine, replace(best, kv_times_read=often, tensors=parts, total_bytes=80 + part_bytes))
+
+    assert reason(1.3, 8) == "keys and values are read once, not 1.3 times"
+    assert reason(1.3, 20) == "keys and values are read once, not 1.3 times, and Opart never goes through HBM"
+    assert reason(1.004, 1) == reason(1.0, 20) == "Opart never goes through HBM"
 
 
 def test_single_tokens_that_pack_read_a_quarter():

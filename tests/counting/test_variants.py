@@ -66,3 +66,4 @@ def test_query_heads_that_share_nothing_are_noted_in_decoding(ask, iosim):
     reads = [answer["results"][0]["tensors"]["K"]["reads"] for answer in (plain, packed)]
     assert reads[0] == 4 * reads[1]
     assert "--gqa pack" in iosim(*line, "--N", 1).stderr and ask(*line, "--N", 64)["notes"] == []
+    assert ask(*line, "--N", 2)["notes"] == [], "two queries are no decoding"

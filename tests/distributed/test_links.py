@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import time
+from dataclasses import replace
 
 import pytest
 from paths import DOCS
@@ -15,6 +16,7 @@ from iosim import links as iosim_links
 from iosim.core.folded import Folded
 from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
+from iosim.distributed.answer import floor_text
 from iosim.distributed.inside import Below
 from iosim.distributed.schedules import SCHEMES
 from iosim.errors import InputError
@@ -141,6 +143,37 @@ def test_the_answer_is_first_and_true_of_both_figures(llama):
     assert "The mean of ring-needed is smaller, 234,881,024 B (224 MiB) a GPU, but its busiest GPU receives" in text
     dense = iosim.links(ranks=8, hardware="h100", **LLAMA)
     assert "receives the fewest bytes: 293,601,280 B (280 MiB) a GPU" in dense.pieces()[0]
+
+
+def test_only_what_meets_a_floor_is_said_to_be_it(llama):
+    """A ratio that rounds to 1.000 is none, and no text is below the ratio."""
+    ulysses = llama["ulysses"]
+    for ratio, said in (
+        (1.0, "which is the floor"),
+        (1.0004, "1.0004 times the floor"),
+        (4.5, "4.500 times the floor"),
+    ):
+        text = floor_text(replace(ulysses, ratio_to_floor=ratio))
+        assert text == f", {said} ({ulysses.theorem})"
+    assert floor_text(replace(ulysses, ratio_to_floor=None)) == ""
+
+
+def test_a_hop_hides_from_its_number_of_tokens_on(llama):
+    tokens, fast = llama.problem.N // 8, llama.fastest
+    for least, said in ((tokens, "the hop hides"), (tokens + 1, "the hop does not hide")):
+        results = [replace(r, hides_from_tokens=least) if r is fast else r for r in llama.results]
+        lines = replace(llama, results=results).to_dict()["answer"]
+        assert f"Here a GPU has {tokens:,}, so {said}." in lines and f"from {least:,} tokens a GPU on" in lines
+
+
+@pytest.mark.parametrize("fits, there", [(True, True), (None, True), (False, False)])
+def test_what_does_not_fit_is_neither_as_few_nor_as_fast(llama, fits, there):
+    """A twin of the best, and one of the fastest, under names of their own."""
+    few, fast = (replace(r, schedule=name, fits=fits) for r, name in ((llama.best, "few"), (llama.fastest, "fast")))
+    answer = replace(llama, results=[*llama.results, few, fast]).to_dict()["answer"]
+    as_few, as_fast = (re.search(rf"{said}: ([^.]*)\.", answer) for said in ("As few", "As fast, with no fewer bytes"))
+    assert ("few" in as_few[1].split(", ") if as_few else False) == there
+    assert ("fast" in as_fast[1].split(", ") if as_fast else False) == there
 
 
 @pytest.mark.parametrize("nodes", [None, "2x4"])

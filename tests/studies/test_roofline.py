@@ -27,7 +27,7 @@ from iosim.predict.on_request import COMPARED
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.studies.ideal_roofline import LaunchWork, WorkByKind, work_by_kind
-from iosim.studies.roofline import roofline
+from iosim.studies.roofline import compared, lead_and_reasons, nearly_as_fast, roofline
 
 COUNTED = {np.exp: "exp", np.log: "exp"}
 OTHER = {np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater}
@@ -639,3 +639,26 @@ def test_the_bound_leads_and_measurements_follow_it(iosim):
     leads = [k for k, one in enumerate(text) if " takes at least " in one]
     assert [text[k].split()[0] for k in leads] == ["prefill:", "decode:"] and max(leads) <= 3
     assert text.index("prefill:") > max(leads) + 5 and text.index("decode:") > text.index("prefill:")
+
+
+def test_which_of_two_rows_moves_fewer_bytes():
+    """Each row compared with the other, in both directions; and a clause on fewest bytes only where it is true."""
+    found = roofline(1024, 64, "h100", schedules="standard,flash2", tiles="64x64")
+    standard, flash2 = (
+        next(r for r in found.rows if (r.schedule, r.launch) == (s, "all")) for s in ("standard", "flash2")
+    )
+    factor = f"{standard.bound_bytes / flash2.bound_bytes:.3g}"
+    assert standard.bound_bytes > flash2.bound_bytes
+    assert f": HBM moves {factor}x fewer bytes, and" in compared(flash2, standard, found.M_bytes)
+    assert f": HBM moves {factor}x more bytes, and" in compared(standard, flash2, found.M_bytes)
+    assert nearly_as_fast(flash2, [standard]).endswith(", and flash2 moves the fewest bytes.")
+    assert "fewest" not in nearly_as_fast(standard, [flash2]) and "fewest" not in nearly_as_fast(flash2, [flash2])
+
+
+def test_on_a_chip_without_an_l2_the_one_time_is_the_bound(tmp_path):
+    """No sentence speaks of an L2, and none of another time."""
+    text = (ROOT / "configs/hardware/h100.toml").read_text()
+    file = tmp_path / "chip.toml"
+    file.write_text(re.sub(r"(?m)^l2_bytes = .*$", "l2_bytes = 0", text, count=1))
+    lead, reasons = lead_and_reasons(roofline(1024, 64, str(file), schedules="flash2", tiles="64x64"))
+    assert "takes at least" in lead[0] and not any("L2" in line or "HBM alone" in line for line in (*lead, *reasons))

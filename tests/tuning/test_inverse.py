@@ -299,3 +299,12 @@ def test_the_numbers_in_the_docs():
     gaps = [gap.last - gap.first + 1 for gap in longest.gaps]
     ends = [factor.always_from, factor.intervals[0].first]
     assert [int(x) for x in re.findall(r"(\d+) B", within)] == [*longest.whole, *gaps, *ends]
+
+
+def test_an_sram_that_is_just_enough_is_enough():
+    """The bytes that move least on the GPU are reached there, and one byte less is not."""
+    least = tune(2048, 64, hardware="h100").winner.total_bytes
+    for goal, said in ((least, ": enough."), (least - 1, ": too little; the least there is ")):
+        found = least_M(2048, 64, at_most=goal, hardware="h100")
+        assert any(said in line for line in found.lines), found.lines
+        assert found.to_dict()["hardware"]["fits"] == (goal == least)
