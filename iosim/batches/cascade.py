@@ -89,6 +89,7 @@ MERGE = Schedule(
     "O from the partial O and LSE of all levels",
     SOURCE,
     options=(SPLITS,),
+    keys_in_a_row=lambda p: 1,
     exact_traffic=merge_traffic,
     tensors={"Opart": Tensor((rows_of_levels, "dv"), "state"), "LSEpart": Tensor((rows_of_levels,), "state")},
 )

@@ -13,7 +13,7 @@ from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
-from ..search.best import best_tiles, footprint
+from ..search.best import best_tiles, footprint, lengths
 from ..tuning.thread_blocks import first_blocks
 from .launches import Launch, problem_of
 
@@ -222,31 +222,15 @@ def tiling_of(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling:
         found = least(batch, launch, problem)
     if found is None:
         raise InputError("--M", str(batch.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
-    return resident(launch, problem, found, batch.multiple)
-
-
-def resident(launch: Launch, problem: Attention[Size], found: Tiling, step: int) -> Tiling:
-    """The tiles with as few keys as are on chip at one time: more would move the same in the same room. So a tile of
-    keys in pages is a page."""
-
-    def room(Bc: int) -> tuple[int, int, int]:
-        one = counts_of(launch, problem, Tiling(found.rows_q, Bc))
-        shapes = launch.shapes
-        return int(np.max(one.room_bytes)), shapes.sum(one.read_bytes), shapes.sum(one.write_bytes)
-
-    most = -(-found.rows_k // step)
-    if most == 1 or problem.mask is not DENSE:  # under a mask the tile is the smallest already
-        return found
-    whole = room(found.rows_k)
-    shorter = most_that(lambda k: room((most - k) * step) == whole, most - 1)
-    return Tiling(found.rows_q, min(found.rows_k, (most - shorter) * step))
+    return found
 
 
 def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | None:
     """The tiles of least traffic over all shapes that fit in M: of equal ones those with the fewest rows. The key tile
     is the largest that fits, or under a mask the smallest, because a whole tile is read if any of it is seen."""
-    rows, keys = int(np.max(problem.N)), int(np.max(problem.Nk))
-    largest = cast("Attention", with_mask(narrowed(problem, N=rows, Nk=keys, **fewest(launch))))
+    sizes = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk")}
+    largest = cast("Attention", with_mask(narrowed(problem, **sizes, **fewest(launch))))
+    rows, keys = cast("tuple[int, int]", lengths(launch.schedule, largest))
     step, M = batch.multiple, cast("int", batch.M_bytes)
 
     def fits(Br: int, Bc: int) -> bool:

@@ -50,6 +50,19 @@ class Policy(NamedTuple):
     chunk: int = 0
 
 
+class Common(NamedTuple):
+    """What the requests of a step have in common: their prefix tree (prefixes.py), in numbers."""
+
+    prefix: Whole
+    """The first tokens of each request that another one has too."""
+    levels: Whole
+    """The nodes of the tree that they lie in."""
+    node_new: Whole
+    """The new tokens of all requests below each node."""
+    node_tokens: Whole
+    """The tokens of each node."""
+
+
 class Step(NamedTuple):
     """A step of a replay: new tokens and all tokens of each request, and the tokens that several have in common, once
     for each request but the first. Once the next step is asked for, the `members` have changed."""
@@ -58,6 +71,7 @@ class Step(NamedTuple):
     tokens: Whole
     saved: int
     members: Sequence[Running]
+    common: Common
 
 
 def read_trace(path: str) -> list[Arrival]:
@@ -143,6 +157,28 @@ class Cache:
             self.users[block] -= 1
             self.saved -= BLOCK_TOKENS * (self.users[block] > 0)
 
+    def common(self, members: Sequence[Running], new: Whole) -> Common:
+        """What the requests of a step have in common; they alone count as users. A node is the blocks in a row that the
+        same requests have, and the requests of a block are among those of the block before it."""
+        prefix, levels, users = [], [], self.users
+        sums: dict[int, int] = {}
+        lengths: dict[int, int] = {}
+        for one, some in zip(members, new.tolist(), strict=True):
+            depth = shared = before = node = 0
+            for block in one.held:
+                number = users[block]
+                if number < 2:
+                    break
+                if number != before:
+                    depth, before, node = depth + 1, number, block
+                    sums[node], lengths[node] = sums.get(node, 0) + some, 0
+                lengths[node] += BLOCK_TOKENS
+                shared += BLOCK_TOKENS
+            prefix.append(shared)
+            levels.append(depth)
+        columns = prefix, levels, [*sums.values()], [*lengths.values()]
+        return Common(*(np.array(column, np.int64) for column in columns))
+
     def computed(self, one: Running, before: int) -> None:
         """Keep the whole blocks that a request computed after its first `before` tokens. If one of them was computed
         elsewhere in the meantime, this request has a copy of its own from there on, which nobody else finds."""
@@ -177,12 +213,12 @@ class Replay:
         idle = self.decoding[decoded:] + [one for one in self.prefilling if one not in members]
         for one in idle:
             self.cache.leave(one.held)
-        saved = self.cache.saved
+        new = np.array([1] * decoded + [some for _, some in pieces], np.int64)
+        saved, common = self.cache.saved, self.cache.common(members, new)
         for one in idle:
             self.cache.take(one.held)
-        new = np.array([1] * decoded + [some for _, some in pieces], np.int64)
         ends = np.array([one.done + some for one, some in pieces], np.int64)
-        return Step(new, np.concatenate([self.tokens[:decoded], ends]), saved, members)
+        return Step(new, np.concatenate([self.tokens[:decoded], ends]), saved, members, common)
 
     def pieces(self, room: int) -> list[Piece]:
         """The pieces of inputs that a step computes, within so many new tokens."""
@@ -242,19 +278,26 @@ class Steps(NamedTuple):
     starts: Whole
     saved: Whole
     """The tokens of each step that several requests have in common, once for each request but the first."""
+    common: Common
+    """What they have in common, with the nodes of all steps one after the other."""
+    node_steps: Whole
+    """The step of each node."""
 
 
 @lru_cache(maxsize=2)
 def replayed(path: str, policy: Policy) -> Steps:
     """All steps of the replay of a file."""
-    new, tokens, saved = [], [], []
+    new, tokens, saved, common = [], [], [], []
     for step in Replay(read_trace(path), policy):
         new.append(step.new)
         tokens.append(step.tokens)
         saved.append(step.saved)
+        common.append(step.common)
     lengths = np.array([len(one) for one in new])
     starts = np.cumsum(lengths) - lengths
-    return Steps(np.concatenate(new), np.concatenate(tokens), starts, np.array(saved, np.int64))
+    nodes = np.repeat(np.arange(len(common)), [len(one.node_new) for one in common])
+    together = Common(*map(np.concatenate, zip(*common, strict=True)))
+    return Steps(np.concatenate(new), np.concatenate(tokens), starts, np.array(saved, np.int64), together, nodes)
 
 
 def requests_at(path: str, policy: Policy, wanted: int) -> list[Request]:

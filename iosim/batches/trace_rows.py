@@ -14,23 +14,28 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..answer import Answer, Column, Table
+from ..schedules.decode import SPLITS
 from ..sweeps.identity import NO_INPUTS
 from .asked import Batch
+from .cascade import LEVEL, MERGE
 from .launches import Launch, rows
 from .moved import by_shape, counted
 from .requests import Request
 from .rules import unlike
+from .shapes import Shapes
 from .trace import Policy, Steps, replayed
-from .ways import BY_NAME
+from .ways import BY_NAME, no_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
     from ..answer import Columns, Type
     from ..core.tiling import Tiling
+    from ..core.typing import Size
     from ..grid import Pieces
+    from ..schedules import Schedule
     from ..tables import Row
     from .shapes import Whole
 
@@ -103,7 +108,41 @@ class Traced:
         sums = {name: np.add.reduceat(each[of], starts) for name, each in self.bytes_of_shapes.items()}
         if "FA2 packed" in sums:
             sums["FA2_bytes"] = np.where(single, sums.pop("FA2 packed"), sums["FA2_bytes"])
+        if not no_levels(batch):
+            sums["cascade_bytes"] = self.cascade_bytes()
         return {**found, **sums}
+
+    def cascade_bytes(self) -> Whole:
+        """The bytes of a cascade in each step, as `ways.cascade` has them: nodes, what is left of each request below
+        one, their merges, and requests without a shared prefix."""
+        steps, (batch, of) = self.steps, self.distinct
+        common, packs = steps.common, batch.group > 1
+
+        def moved(schedule: Schedule, new: Whole, tokens: Whole, splits: Size = 1, sees_all: bool = True) -> Whole:
+            each = Shapes(new, tokens, np.ones_like(new), np.full_like(new, -1))
+            options = {SPLITS.name: splits} if SPLITS in schedule.options else {}
+            one = counted(batch, Launch(schedule, each, packs, options, sees_all=sees_all))
+            return np.broadcast_to(np.asarray(one.read_bytes + one.write_bytes, np.int64), new.shape)
+
+        below = common.levels > 0
+        each = np.where(below, 0, self.bytes_of_shapes["pack_bytes" if packs else "repeat_bytes"][of])
+        if below.any():
+            new, rest = steps.new[below], (steps.tokens - common.prefix)[below]
+            each[below] += by_pair(new, rest, lambda n, tokens: moved(LEVEL, n, tokens, sees_all=False))
+            parts = common.levels[below] + 1
+            each[below] += by_pair(new, parts, lambda n, splits: moved(MERGE, n, np.ones_like(n), splits))
+        total: Whole = np.add.reduceat(each, steps.starts)
+        if below.any():
+            np.add.at(
+                total, steps.node_steps, by_pair(common.node_new, common.node_tokens, lambda *n: moved(LEVEL, *n))
+            )
+        return total
+
+
+def by_pair(first: Whole, second: Whole, values: Callable[[Whole, Whole], Whole]) -> Whole:
+    """A value for each pair of numbers, from one for each distinct pair."""
+    keys, of = np.unique(first << 48 | second, return_inverse=True)
+    return values(keys >> 48, keys & (1 << 48) - 1)[of]
 
 
 def bytes_of(batch: Batch, launches: Sequence[Launch]) -> Whole:

@@ -22,8 +22,11 @@ from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
     from ..core.typing import Size
+    from ..schedules import Schedule
     from .asked import Batch
     from .shapes import Whole
+
+    Launches = Callable[[Batch], list[Launch]]
 
 
 class Way(NamedTuple):
@@ -34,17 +37,22 @@ class Way(NamedTuple):
 
     name: str
     text: str
-    launches: Callable[[Batch], list[Launch]]
+    launches: Launches
     source: str = ""
     fails: Callable[[Batch], str] = lambda batch: ""
     usual: Callable[[Batch], bool] = lambda batch: True
     """Whether it is shown if no way is named."""
 
 
-def split(batch: Batch, name: str, splits: Size) -> list[Launch]:
-    """One launch of a schedule that splits the keys, with the query heads of a group packed, and its merge."""
-    part = part_in_pages if PAGE_SIZE in SCHEDULES[name].options else part_of_keys
-    return [Launch(SCHEDULES[name], batch.shapes, batch.group > 1, {"splits": splits}, share=part)]
+def packed(schedule: Schedule) -> Launches:
+    """One launch of a schedule, with the query heads of a group packed."""
+    return lambda batch: [Launch(schedule, batch.shapes, batch.group > 1)]
+
+
+def split(schedule: Schedule, splits: Callable[[Batch], Size] = lambda batch: batch.problem[SPLITS]) -> Launches:
+    """The same for a schedule that splits the keys: by the number that is given, or by one for each shape."""
+    part = part_in_pages if PAGE_SIZE in schedule.options else part_of_keys
+    return lambda batch: [Launch(schedule, batch.shapes, batch.group > 1, {SPLITS.name: splits(batch)}, share=part)]
 
 
 def by_length(batch: Batch) -> Whole:
@@ -95,8 +103,11 @@ def no_drafts(batch: Batch) -> str:
 
 def no_prefix(batch: Batch) -> str:
     """Why there is no cascade."""
-    if not batch.tree.shared:
-        return "no requests have a prefix in common"
+    return no_levels(batch) if batch.tree.shared else "no requests have a prefix in common"
+
+
+def no_levels(batch: Batch) -> str:
+    """Why a prefix is no level of a cascade."""
     if batch.mask is not DENSE and str(batch.mask).strip() != "causal":
         return "a prefix that all see is that of --mask dense or causal"
     return no_heads(batch)
@@ -120,32 +131,32 @@ WAYS = (
     Way(
         "split",
         "keys in --splits shares for all requests, and a merge",
-        lambda b: split(b, "split-kv", b.problem[SPLITS]),
+        split(SCHEDULES["split-kv"]),
         fails=no_heads,
     ),
     Way(
         "split-by-length",
         "keys in shares that are equally long in all requests, and a merge",
-        lambda b: split(b, "split-kv", by_length(b)),
+        split(SCHEDULES["split-kv"], by_length),
         fails=no_heads,
     ),
     Way(
         "paged",
         "one launch over pages of --page-size keys",
-        lambda b: [Launch(SCHEDULES["paged"], b.shapes, b.group > 1)],
+        packed(SCHEDULES["paged"]),
         fails=no_heads,
     ),
     Way(
         "paged-tiles",
         "pages in whole key tiles, of which those that the mask hides are left out",
-        lambda b: [Launch(KEY_TILES, b.shapes, b.group > 1)],
+        packed(KEY_TILES),
         KEY_TILES.source,
         no_key_tiles,
     ),
     Way(
         "paged-split",
         "pages in --splits shares for all requests, and a merge",
-        lambda b: split(b, "paged-split-kv", b.problem[SPLITS]),
+        split(SCHEDULES["paged-split-kv"]),
         fails=no_heads,
     ),
     Way(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ..core.arrays import smaller
 from ..core.dependent_tiles import Moved, Share
 from ..core.problem import Tensor
 from ..options import COUNT, Option
@@ -153,6 +154,11 @@ def shares(p: Attention[Size]) -> Size:
 def partial_rows(p: Attention[Size]) -> Size:
     """Rows of the partial results of split-kv: N for each share."""
     return shares(p) * p.N
+
+
+def page_rows(p: Attention[Size]) -> Size:
+    """The most keys in one page."""
+    return smaller(p[PAGE_SIZE], p.Nk)
 
 
 def pages(p: Attention[Size]) -> Size:
@@ -367,6 +373,7 @@ register(
         "keys split over --splits blocks, then combined",
         FLASH_DECODING,
         options=("lse", "keep_p", SPLITS),
+        keys_in_a_row=share_rows,
         dominated_by="flash2",
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; S partial O and LSE wait in HBM between launches",
@@ -389,6 +396,7 @@ register(
         "Q outer, K and V in pages found through a block table",
         f"{VLLM}, PagedAttention",
         options=("lse", "keep_p", PAGE_SIZE),
+        keys_in_a_row=page_rows,
         dominated_by="flash2",
         formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
         state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
@@ -411,6 +419,7 @@ register(
         "pages of K and V split over --splits blocks",
         f"{FLASH_DECODING}, over the pages of {VLLM}; vLLM's PagedAttention V2",
         options=("lse", "keep_p", SPLITS, PAGE_SIZE),
+        keys_in_a_row=page_rows,
         dominated_by="flash2",
         formula="R = Sp N (d + dv + 1) + (Nk (d + dv) + pages) Tr, W = Sp N (dv + 1) + N dv",
         state="a tile of Q with its O, l, m on chip; Sp partial O and LSE wait in HBM between launches",

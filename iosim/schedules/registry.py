@@ -78,6 +78,8 @@ class Schedule:
     outer: str = "queries"
     """The axis of its outer loop, "queries" or "keys". A larger tile of that loop means less traffic, unless
     `candidates` are given."""
+    keys_in_a_row: Callable[[Attention[Size]], Size] = lambda p: p.Nk
+    """`keys_in_a_row(p)`: the most keys that a tile of keys can have: all of them, or those of a page or of a share."""
     rules: tuple[RuleName, ...] = ("best",)
     """The tile rules that `count` shows unless others are asked for: some of best, paper and ideal."""
     skips: bool = False

@@ -76,9 +76,10 @@ def arranged(schedule: ScheduleLike, outer: Size, inner: Size) -> Tiling[Size]:
     return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
 
 
-def lengths(schedule: ScheduleLike, problem: Attention[Size]) -> tuple[Size, Size]:
-    """The lengths of the axes of the outer and of the inner loop."""
-    return (problem.N, problem.Nk) if schedule.outer == "queries" else (problem.Nk, problem.N)
+def lengths(schedule: Schedule, problem: Attention[Size]) -> tuple[Size, Size]:
+    """The lengths of the outer and of the inner loop."""
+    keys = schedule.keys_in_a_row(problem)
+    return (problem.N, keys) if schedule.outer == "queries" else (keys, problem.N)
 
 
 # ---------------------------------------------------------------- the best tiling
@@ -125,9 +126,7 @@ def least_of(schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Si
     return Tiling(**dict(zip(sizes, min(found)[2:], strict=True))) if found else None
 
 
-def search(
-    schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int = 1
-) -> tuple[Tiling[Size], Test]:
+def search(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int = 1) -> tuple[Tiling[Size], Test]:
     """(tiles, whether any fit), as numbers or as arrays, of a schedule that states no candidates."""
     outer_length, inner_length = lengths(schedule, problem)
 
@@ -180,7 +179,7 @@ def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Si
 # ---------------------------------------------------------------- where the inner tile matters
 
 
-def inner_matters(schedule: ScheduleLike, problem: Attention[Size], multiple: int = 1) -> bool:
+def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 1) -> bool:
     """Whether dense traffic depends on the inner tile. The smallest and the largest inner tile are compared, beside the
     smallest outer tile and beside the largest."""
     (outer, inner), dense = lengths(schedule, problem), with_mask(problem)
@@ -246,9 +245,7 @@ def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list
     return min(tilings, key=lambda tiling: cast("int", moved_bytes(schedule, problem, tiling)))
 
 
-def one_by_one(
-    schedule: ScheduleLike, problem: Attention[Size], M_bytes: Size, multiple: int
-) -> tuple[Tiling[Size], Test]:
+def one_by_one(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int) -> tuple[Tiling[Size], Test]:
     """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
     import numpy as np
 

@@ -1,10 +1,12 @@
 """The words of a batch are those that generated kernels count while they run, request by request, on the CPU."""
 
 import time
+from pathlib import Path
 
 import numpy as np
 import on_cpu
 import pytest
+import triton_launches
 
 import iosim
 from iosim.core.problem import DENSE, Attention, narrowed
@@ -43,6 +45,30 @@ def test_words_are_those_that_generated_kernels_count(way, schedule, requests, t
     text = ", ".join(f"{new}:{tokens}" for new, tokens in requests)
     found = iosim.batch(text, **FIELDS, splits=3)[way].tensors
     assert {name: (words["reads"], words["writes"]) for name, words in found.items()} == total
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize("BM", [16, 32])
+def test_words_are_those_of_a_paged_kernel_in_triton(BM):
+    """The same block table, from the kernel's own code. Each program also reads two starts and a length."""
+    from iosim.kernels.read.kernel_file import kernel_of
+
+    kernel, grid, given = triton_launches.paged(triton_launches.REQUESTS, 16, 6, 2, BM, 16)
+    arguments = {
+        name: iosim.tensor(*value) if isinstance(value, tuple) else np.array(value, "int32") if isinstance(value, list)
+        else value
+        for name, value in given.items()
+    }  # fmt: skip
+    file = Path(triton_launches.__file__).parent / "triton_kernels.py"
+    explained = iosim.explain(kernel_of(str(file), kernel), grid, resources=False, **arguments).ways
+    text = ", ".join(f"{new}:{seen}" for new, seen in triton_launches.REQUESTS)
+    found = iosim.batch(text, d=16, heads=6, kv_heads=2, mask="causal", tiles=f"{BM}x16", page_size=16)["paged-tiles"]
+    programs = grid[0] * grid[1] * grid[2]
+    words = {name: explained[name]["reads"].words for name in ("Q", "K", "V", "TABLE")}
+    assert words == {name: found.tensors[name if name in "QKV" else "table"]["reads"] for name in words}
+    assert explained["O"]["writes"].words == found.tensors["O"]["writes"]
+    assert explained["STARTS"]["reads"].words == 2 * programs and explained["SEEN"]["reads"].words == programs
+    assert found.blocks < programs, "programs of shorter requests end early"
 
 
 @pytest.mark.long

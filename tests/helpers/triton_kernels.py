@@ -117,3 +117,38 @@ def tuned(X, Y, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
         tl.store(Y + at, tl.load(X + at))
     else:
         tl.store(Y + at, tl.load(X + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def paged(
+    Q, K, V, O, TABLE, STARTS, SEEN, scale, width, D: tl.constexpr, GROUP: tl.constexpr, BM: tl.constexpr,
+    PAGE: tl.constexpr,
+):  # fmt: skip
+    """Requests of unequal lengths over a cache in pages: a program for each request, KV head, and tile of rows. The query
+    heads of a group are rows of a tile, and pages after the last key that a tile sees are left out."""
+    request, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
+    first, seen = tl.load(STARTS + request), tl.load(SEEN + request)
+    new = tl.load(STARTS + request + 1) - first
+    start = tl.program_id(2) * BM
+    if start >= new * GROUP:
+        return
+    rows, dims, inside = start + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, PAGE)
+    query, on = rows // GROUP, rows < new * GROUP
+    at = ((first + query) * heads + head) * GROUP + rows % GROUP
+    q = tl.load(Q + at[:, None] * D + dims[None, :], mask=on[:, None], other=0.0)
+    m = tl.full((BM,), float("-inf"), tl.float32)
+    l = tl.zeros((BM,), tl.float32)
+    o = tl.zeros((BM, D), tl.float32)
+    last = tl.minimum(new - 1, (start + BM - 1) // GROUP)
+    for page in range(0, tl.cdiv(seen - new + last + 1, PAGE)):
+        keys = page * PAGE + inside
+        place = (tl.load(TABLE + request * width + page) * PAGE + inside) * heads + head
+        k = tl.load(K + place[None, :] * D + dims[:, None], mask=keys[None, :] < seen, other=0.0)
+        v = tl.load(V + place[:, None] * D + dims[None, :], mask=keys[:, None] < seen, other=0.0)
+        s = tl.where(keys[None, :] <= seen - new + query[:, None], tl.dot(q, k) * scale, float("-inf"))
+        bigger = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp(s - bigger[:, None])
+        o = o * tl.exp(m - bigger)[:, None] + tl.dot(p.to(v.dtype), v)
+        l = l * tl.exp(m - bigger) + tl.sum(p, 1)
+        m = bigger
+    tl.store(O + at[:, None] * D + dims[None, :], (o / l[:, None]).to(tl.float16), mask=on[:, None])

@@ -16,6 +16,20 @@ def matmul(M, N, K, BM, BN, BK):
     return "matmul", (-(-M // BM) * -(-N // BN),), {**tensors, **sizes}
 
 
+def paged(requests, D, heads, kv_heads, BM, PAGE):
+    """Requests (new tokens, all tokens) over pages that lie in another order."""
+    new, seen = zip(*requests, strict=True)
+    width, group = -(-max(seen) // PAGE), heads // kv_heads
+    number = width * len(requests)
+    table = [(7 * place + 3) % number for place in range(number)]  # a permutation if 7 does not divide the number
+    starts = [sum(new[:k]) for k in range(len(new) + 1)]
+    q, cache = ("fp16", (starts[-1], heads, D)), ("fp16", (number, PAGE, kv_heads, D))
+    tensors = {"Q": q, "K": cache, "V": cache, "O": q, "TABLE": table, "STARTS": starts, "SEEN": list(seen)}
+    sizes = {"scale": 0.25, "width": width, "D": D, "GROUP": group, "BM": BM, "PAGE": PAGE}
+    return "paged", (len(requests), kv_heads, -(-max(new) * group // BM)), {**tensors, **sizes}
+
+
+REQUESTS = [(20, 100), (1, 77), (33, 33), (5, 130)]
 LAUNCHES = {
     "add": ("add", (3,), {**dict.fromkeys("XYZ", ("fp32", (700,))), "n": 700, "BLOCK": 256}),
     "add, one word": ("add", (1,), {**dict.fromkeys("XYZ", ("fp32", (1,))), "n": 1, "BLOCK": 16}),
@@ -29,5 +43,6 @@ LAUNCHES = {
     "gather": ("gather", (6,), {"X": ("fp32", (6, 40)), "Y": ("fp32", (5, 40)), "TABLE": TABLE, "n": 5, "width": 40, "BLOCK": 64}),
     "gather, in steps": ("gather", (5,), {"X": ("fp32", (6, 40)), "Y": ("fp32", (5, 40)), "TABLE": TABLE, "n": 5, "width": 40, "BLOCK": 16}),
     "tiles": ("tiles", (3,), {"X": ("fp16", (40, 56)), "Y": ("fp16", (40, 56)), "M": 40, "N": 56, "BM": 16, "BN": 32}),
+    "paged": paged(REQUESTS, 16, 6, 2, 16, 16),
     "histogram": ("histogram", (2,), {"X": VALUES, "COUNTS": ("int32", (8,)), "n": 10, "BLOCK": 8}),
 }  # fmt: skip

@@ -207,6 +207,16 @@ def test_one_causal_query_packs_like_a_dense_one(ask):
     assert rows["total"].tolist() == dense["total"].tolist() and len(set(rows["total"])) > 6
 
 
+@pytest.mark.parametrize(("name", "most"), [("paged", 16), ("paged-split-kv", 16), ("split-kv", 2256)])
+def test_the_best_key_tile_is_no_longer_than_a_page_or_a_share(name, most):
+    """In multiples of 16. A share is a quarter of 9,000 keys, which is 2,250."""
+    for N in (1, 512):
+        row = count(N, 128, Nk=9000, M="8MB", tile_multiple=16, schedules=name)[name]
+        assert row.Bc == most, row
+        longer = count(N, 128, Nk=9000, M="8MB", tile_multiple=16, schedules=name, tiles=f"{row.Br}x9008")[name]
+        assert (row.total, row.sram_peak_bytes) == (longer.total, longer.sram_peak_bytes)
+
+
 @pytest.mark.parametrize("options", [{"splits": 3}, {"page_size": 5, "acc_dtype": "fp32"}, {"gqa": "pack"}])
 @pytest.mark.parametrize("tiles", ["best", "3x4"])
 def test_sweeps_say_what_counts_say(options, tiles):
