@@ -256,7 +256,7 @@ class Counter:
                 size = (rows.stop - rows.start) * (cols.stop - cols.start)
                 return Active(size, lambda: [whole(rows)], lambda: [whole(cols)])
             steps = turns(self.period, rows, Br) + turns(self.period, cols, Bc)
-            if steps <= (last - first) // self.period:
+            if steps <= (last - first) // self.period * len(residues):
                 return periodic(residues, self.period, rows, cols, Br, Bc)
         found = merge_intervals(dilate(low, high, *piece) for low, high, piece in self.visible(rows, cols))
 

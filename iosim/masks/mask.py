@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
-MANY_SEGMENTS, MOST_LOOKED_PAIRS = 64, 2**22  # of so many segments on so few pairs, each pair is looked at
 MOST_SUMMED_PAIRS = 2**26  # the most pairs whose sums are kept for other tilings: 256 MB
+MANY_SEGMENTS, PAIRS_A_SEGMENT = 64, 2**14  # so many pairs are looked at in the time that a visit of a segment takes
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
@@ -291,18 +291,23 @@ class BoundMask(Generic[S]):
             return found
         if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
             return self._array_counts()
-        if self._in_many_segments and (summed := Summed.of(self.mask, int(self.N), int(self.Nk))):
+        if self._in_many_segments() and (summed := Summed.of(self.mask, int(self.N), int(self.Nk))):
             return self.table_counts(summed.table(int(self.rows_q), int(self.rows_k)))
         return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
 
-    @property
     def _in_many_segments(self) -> bool:
-        """Whether a mask of tokens has so many segments on so few pairs that a look at each pair is faster."""
+        """Whether to look at each pair of a mask of tokens, once for all tilings: visits of its segments, for this
+        tiling and those before it, would take longer."""
         N, Nk = int(self.N), int(self.Nk)
-        if self.unit != "tokens" or N * Nk > MOST_LOOKED_PAIRS:
+        if self.unit != "tokens" or N * Nk > MOST_SUMMED_PAIRS:
             return False
-        segments = [a.shape for a in atoms(self.mask.expr) if isinstance(a.shape, Chunks | Documents)]
-        return sum(sum(1 for _ in shape.edges(0, max(N, Nk) - 1)) for shape in segments) > MANY_SEGMENTS
+        longest = max(N, Nk)
+        shapes = [a.shape for a in atoms(self.mask.expr) if isinstance(a.shape, Chunks | Documents)]
+        segments = sum(1 for shape in shapes for _ in shape.edges(0, longest - 1))
+        in_a_tile = segments * min(max(int(self.rows_q), int(self.rows_k)), longest) // longest
+        visits = Visits.of(self.mask, N, Nk)
+        visits.number += segments * (1 + in_a_tile)
+        return visits.number > max(MANY_SEGMENTS, N * Nk // PAIRS_A_SEGMENT)
 
     def _array_counts(self) -> Counts:
         """The counts for arrays of sizes, without a closed form."""
@@ -329,6 +334,20 @@ class BoundMask(Generic[S]):
             {r: int(table[part].any(axis=1).sum()) for r, part in halves[0].items()},
             {c: int(table[:, part].any(axis=0).sum()) for c, part in halves[1].items()},
         )
+
+
+@dataclass
+class Visits:
+    """How often chunks and documents were visited to count a mask, over all tilings of N x Nk tokens. Each is visited
+    once for each one that it shares a tile with."""
+
+    number: int = 0
+
+    @staticmethod
+    @lru_cache(maxsize=256)
+    def of(mask: Mask, N: int, Nk: int) -> Visits:
+        """The visits so far."""
+        return Visits()
 
 
 class Summed(NamedTuple):
@@ -359,7 +378,9 @@ class Summed(NamedTuple):
         bound, sums = _bind(mask, N, Nk, 1, 1, True), np.zeros((N + 1, Nk + 1), np.int32)
         for x, seen in bound.parts():
             sums[x + 1 : x + 1 + len(seen), 1:] = seen
-        return Summed(N, Nk, (1, 1), sums.cumsum(0, np.int32).cumsum(1, np.int32))
+        for along in (0, 1):
+            np.cumsum(sums, along, out=sums)
+        return Summed(N, Nk, (1, 1), sums)
 
     def table(self, rows_q: int, rows_k: int) -> Bools:
         """Booleans (Tr x Tc), True for an active tile."""

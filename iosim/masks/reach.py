@@ -113,6 +113,7 @@ def needed(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int]]:
 
 def ends(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int, int]]:
     """(rows, first key needed, key after the last one) of every tile of so many queries."""
+    few_enough(-(-mask.N // rows), mask)
     starts = range(0, mask.N, rows)
     heights = [min(rows, mask.N - x) for x in starts]
     if mask.mask.expr == Atom("causal"):  # the last query of a tile sees most: y <= x + Nk - N. All see the first key
@@ -124,6 +125,17 @@ def ends(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int, int]]:
     last = np.maximum.reduceat(each.last, list(starts))
     first = np.minimum.reduceat(each.first, list(starts)) if cut else np.zeros_like(last)
     return list(zip(heights, np.minimum(first, last).tolist(), last.tolist(), strict=True))
+
+
+def few_enough(tiles: int, mask: BoundMask) -> None:
+    """Raise InputError for more than MOST_QUERIES query tiles, each of which has keys of its own."""
+    if tiles > MOST_QUERIES:
+        raise InputError(
+            "--mask",
+            f"{mask} with --N {mask.N}",
+            f"at most {MOST_QUERIES} query tiles that see different keys",
+            "try a smaller N, larger tiles or another --schedule",
+        )
 
 
 def in_tokens(mask: BoundMask) -> BoundMask:
@@ -157,8 +169,7 @@ def ends_by_interval(mask: BoundMask) -> Ends:
     what a query sees depends only on y - x modulo the strides: on its residue."""
     import numpy as np
 
-    if mask.N > MOST_QUERIES:
-        raise InputError("--mask", f"{mask} with --N {mask.N}", f"at most {MOST_QUERIES} queries, or causal alone")
+    few_enough(mask.N, mask)
     found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
     counter = Counter(mask.mask.expr, *token_axes(mask), mask.shift)
     edges = sorted({-mask.N, mask.Nk, *(edge for edge in counter.edges if -mask.N < edge < mask.Nk)})
@@ -227,6 +238,7 @@ def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64], cut: bool = F
     assert isinstance(mask, BoundMask)
     sizes = np.minimum(sizes, mask.N).astype(np.int64)
     tiles = -(-mask.N // sizes)
+    few_enough(int(tiles.max()), mask)
     owners = np.repeat(np.arange(len(sizes)), tiles)
     starts = (np.arange(len(owners)) - (np.cumsum(tiles) - tiles)[owners]) * sizes[owners]
     heights = np.minimum(sizes[owners], mask.N - starts)

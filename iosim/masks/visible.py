@@ -54,8 +54,11 @@ def visible(mask: AnyMask, N: int, Nk: int, tiling: Tiling | None = None) -> Vis
 def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     """What the queries see under any mask but the dense one."""
     from .atoms import Stripes
+    from .closed_form import Axis
+    from .counts import MOST_STRIPES, Counter
     from .expression import Atom, atoms, check_lengths, unit
     from .visible_intervals import by_interval
+    from .visible_residues import by_residue
 
     check_lengths(found.expr, N, Nk)
     if isinstance(found.expr, Atom) and found.expr.file and found.expr.file.block:
@@ -67,7 +70,9 @@ def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
         return by_pair(found, N, Nk, tiling)
     if isinstance(found.expr, Atom) and isinstance(found.expr.shape, Stripes):
         return of_stride(found.expr.shape.size, N, Nk)
-    return Visible(*by_interval(found.expr, N, Nk))
+    counter = Counter(found.expr, Axis(N, 1, 0), Axis(Nk, 1, 0), Nk - N)
+    alone = counter.strides and not counter.edges and not counter.cuts and not counter.segmented
+    return Visible(*(by_residue if alone and counter.period <= min(Nk, MOST_STRIPES) else by_interval)(counter))
 
 
 def of_stride(size: int, N: int, Nk: int) -> Visible:

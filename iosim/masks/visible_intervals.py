@@ -10,9 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ..errors import InputError
-from .closed_form import Axis
 from .counts import Band, Counter, Intervals, dilate, merge_intervals, total
-from .expression import Expr
 
 MOST_INTERVALS = 2**22  # some seconds
 
@@ -20,9 +18,8 @@ KeyInterval = tuple[int, int, int, int]
 """(a, b, start, stop): query x sees the keys from x + a to x + b, as far as they lie in start..stop-1."""
 
 
-def by_interval(expr: Expr, N: int, Nk: int) -> tuple[int, int, int, int, int]:
-    """The fields of `Visible`, in their order."""
-    counter = Counter(expr, Axis(N, 1, 0), Axis(Nk, 1, 0), Nk - N)
+def by_interval(counter: Counter) -> tuple[int, int, int, int, int]:
+    """The fields of `Visible`, in their order, of an expression whose tiles are single tokens."""
     pairs = rows = any_rows = 0
     keys: Intervals = []
     any_keys: Intervals = []

@@ -11,6 +11,7 @@ import pytest
 from iosim import SCHEDULES, Attention, bounds, count, floor
 from iosim import tune as iosim_tune
 from iosim.counting.bounds import COUNTED, REACHED_BY, SEARCHED, ProvenFloor
+from iosim.errors import InputError
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
 
@@ -231,3 +232,12 @@ def test_what_would_reach_each_form():
 def test_the_answer_comes_first(ask, iosim):
     line = ("bounds", "--N", 8192, "--d", 128, "--M", "100KB")
     assert iosim(*line).stdout.startswith(ask(*line)["answer"] + "\n")
+
+
+@pytest.mark.parametrize("mask", ["causal", "strided:7|strided:11|strided:13|strided:17"])
+def test_bounds_of_more_queries_than_a_search_can_look_at(mask):
+    """small-cache has other keys for each query tile. Beyond 2^25 of them, the least is that of what count shows."""
+    found = {bound.name: bound for bound in bounds(2**48, 2, 64, mask=mask).bounds}
+    assert found["attainable"].kind == COUNTED and 0 < found["floor"].words < found["attainable"].words
+    with pytest.raises(InputError, match="at most 33554432 query tiles.*another --schedule"):
+        iosim_tune(2**48, 2, 64, mask=mask)

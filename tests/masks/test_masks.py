@@ -16,7 +16,7 @@ from iosim.masks import counts
 from iosim.masks import files as masks_files
 from iosim.masks.closed_form import floor_sum
 from iosim.masks.counts import Counter, closed_counts
-from iosim.masks.mask import Summed, axis, formula_density, parse
+from iosim.masks.mask import Summed, Visits, axis, formula_density, parse
 from iosim.masks.text import parse_expression
 
 np = pytest.importorskip("numpy")
@@ -402,8 +402,21 @@ def test_stripes_are_counted_by_classes_of_residues_as_by_sums(seed, monkeypatch
 def test_masks_of_many_segments_are_looked_at_pair_by_pair(text, tile):
     """Their counts are those of the bands, in a time that does not grow with the segments."""
     N = 201 if text.startswith("documents") else 200
+    Visits.of.cache_clear()
     bound = parse(text).bind(Attention(N, 4), Tiling(*tile), True)
-    assert bound._in_many_segments
+    assert bound._in_many_segments()
     axes = axis(N, tile[0], "tokens"), axis(N, tile[1], "tokens")
     assert bound._counts == Counter(bound.mask.expr, *axes, 0).counts()
-    assert not parse("chunk:50|dilated:2:3").bind(Attention(N, 4), Tiling(*tile), True)._in_many_segments
+    assert not parse("chunk:50|dilated:2:3").bind(Attention(N, 4), Tiling(*tile), True)._in_many_segments()
+
+
+def test_a_search_looks_at_pairs_once_visits_of_segments_took_as_long():
+    """A mask of 101 edges of chunks on 2^22 pairs: no tiling alone is worth a look at each pair, but three are."""
+    Visits.of.cache_clear()
+    mask = parse("causal&chunk:21")
+    looked = [mask.bind(Attention(2048, 4), Tiling(n, 1), True)._in_many_segments() for n in (1, 2, 3)]
+    assert looked == [False, False, True]
+    whole = mask.bind(Attention(2048, 4), Tiling(2048, 1), True)  # one tile has all chunks
+    Visits.of.cache_clear()
+    assert whole._in_many_segments()
+    assert whole._counts == Counter(mask.expr, axis(2048, 2048, "tokens"), axis(2048, 1, "tokens"), 0).counts()

@@ -1,6 +1,8 @@
 """Exact numbers of visible pairs, rows and keys, compared with looking at every pair of tokens."""
 
 import random
+from itertools import chain, combinations
+from math import prod
 
 import numpy as np
 import pytest
@@ -50,6 +52,23 @@ def test_masks_of_tokens(masks):
         mask = expression(pick, pick.randint(0, 2), N, Nk)
         if mask != "dense":
             assert visible(parse_mask(mask), N, Nk) == looked_at(mask, N, Nk), (mask, N, Nk)
+
+
+def test_strides_are_counted_by_residues():
+    pick = random.Random(34)
+    for _ in range(300):
+        parts = [pick.choice(["", "~"]) + f"strided:{pick.randint(1, 6)}" for _ in range(pick.randint(2, 3))]
+        mask, N, Nk = pick.choice("&|").join(parts), pick.randint(1, 70), pick.randint(1, 70)
+        assert visible(parse_mask(mask), N, Nk) == looked_at(mask, N, Nk), (mask, N, Nk)
+
+
+def test_strides_over_many_keys():
+    """The pairs of a union follow from those of single strides: sums with alternating signs over all intersections."""
+    N, strides = 2**48, (7, 11, 13, 17)
+    pairs = 0
+    for several in chain.from_iterable(combinations(strides, k) for k in range(1, 5)):
+        pairs -= (-1) ** len(several) * visible(parse_mask(f"strided:{prod(several)}"), N, N).pairs
+    assert visible(parse_mask("|".join(f"strided:{S}" for S in strides)), N, N) == Visible(pairs, N, N, N, N)
 
 
 @pytest.mark.parametrize("N, Nk", [(1, 1), (1, 7), (7, 1), (5, 9)])
