@@ -122,6 +122,27 @@ def test_tensors_of_pytorch_take_no_memory_and_integers_keep_their_values(ask, s
     assert answers[3]["place"] == "bench.py, line 25" and answers[3]["reads"] == 80
 
 
+AGAIN = """
+import torch
+x, rows = torch.zeros(6, 40, device="cuda"), torch.arange(5, device="cuda", dtype=torch.int32)
+n = 5
+for turn in range(60):
+    if turn == 10:
+        rows[1] = 4
+    if turn == 30:
+        n = 3
+    gather[lambda meta: (n,)](x, torch.empty(5, 40, device="cuda"), rows, 5, 40, BLOCK=64)
+"""
+
+
+@pytest.mark.needs("torch")
+def test_launches_that_are_made_again_are_equal_only_if_all_that_they_read_is(ask, script):
+    """Integers that are written in place, and a variable that the function of the grid reads."""
+    answers = ask("explain", "--script", script(AGAIN), "--no-resources")["answers"]
+    assert [a["launches"] for a in answers] == [10, 20, 30]
+    assert [a["tensors"]["X"]["distinct_reads"] for a in answers] == [5 * 40, 4 * 40, 3 * 40]
+
+
 LAUNCH = """
 file = "kernels.py"
 kernel = "add"

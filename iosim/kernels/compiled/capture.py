@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...errors import InputError, IosimError, MissingError
-from ..pretend.tensors import VALUES
+from ..pretend.values import VALUES
 from ..read.limit import paused
 
 if TYPE_CHECKING:

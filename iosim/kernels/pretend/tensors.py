@@ -10,15 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 from .cuda import answers
+from .values import array_of, kept_values
 
-if TYPE_CHECKING:
-    from ..walk.numbers import Elements
-
-MOST_KEPT = 1 << 24  # elements whose values are kept
-VALUES = "_iosim_values"
 PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
 
 
@@ -81,6 +76,7 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
         torch.Tensor.get_device: 0,
     }
 
+    never = torch.Tensor, torch.Size, int, type(None)  # these name no device
     places: dict[int, int] = {}  # {memory of a tensor: its address}
 
     def address(tensor: torch.Tensor) -> int:
@@ -107,8 +103,8 @@ def on_the_cpu():  # type: ignore[no-untyped-def]
                 return format(values[0].item(), values[1])
             if function is torch.device:
                 return function(*values, **(named or {}))
-            named = {name: value for name, value in (named or {}).items() if name != "pin_memory"}
-            return function(*tree_map(cpu, values), **tree_map(cpu, named))
+            named = {name: tree_map(cpu, value) for name, value in (named or {}).items() if name != "pin_memory"}
+            return function(*(v if isinstance(v, never) else tree_map(cpu, v) for v in values), **named)
 
     return OnTheCpu()
 
@@ -129,104 +125,3 @@ def device_for(own: Callable[[object], object]) -> Callable[[object], object]:
         return torch.device("cuda", 0) if read and not inside else own(tensor)
 
     return device
-
-
-def kept_values(fake, tell, own):  # type: ignore[no-untyped-def]
-    """A mode of PyTorch that keeps the values of integers beside pretended tensors.
-
-    `own(function)` is the script's own implementation of an operator, or None.
-    """
-    import torch
-    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
-    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-    from torch.utils._pytree import tree_flatten, tree_map
-
-    depends_on_values = DataDependentOutputException, DynamicOutputShapeException
-
-    def whole(tensor: torch.Tensor) -> bool:
-        kind = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
-        return kind and tensor.numel() <= MOST_KEPT
-
-    def known(tensor: object) -> bool:
-        return hasattr(tensor, VALUES) or not isinstance(tensor, FakeTensor)
-
-    def real(value: object) -> object:
-        if isinstance(value, torch.Tensor) and isinstance(value, FakeTensor):
-            if known(value):
-                return getattr(value, VALUES)
-            zero = torch.zeros((1,) * value.dim() if value.numel() > MOST_KEPT else value.shape, dtype=value.dtype)
-            return zero.expand(value.shape)
-        return torch.device("cpu") if isinstance(value, torch.device) else value
-
-    def computed(function, values, named):  # type: ignore[no-untyped-def]
-        """The result with values, where unknown ones are 0."""
-        with _disable_current_modes():
-            return function(*tree_map(real, values), **tree_map(real, named))
-
-    def pretended(found: object) -> object:
-        """A result with values as pretended tensors."""
-        if not isinstance(found, torch.Tensor):
-            return found
-        made = fake.from_tensor(found)
-        if whole(found):
-            setattr(made, VALUES, found)
-        return made
-
-    class Kept(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, values=(), named=None):  # type: ignore[no-untyped-def]
-            named = dict(named or {})
-            if named.get("device") is not None:  # a function of PyTorch may ask for a GPU where no other mode looks
-                named["device"] = torch.device("cpu")
-            if (run := own(function)) is not None:
-                with self:
-                    return run(*values, **named)
-            given = [v for v in tree_flatten((values, named))[0] if isinstance(v, torch.Tensor)]
-            try:
-                made = function(*values, **named)
-            except depends_on_values:
-                if not all(map(known, given)):
-                    tell()
-                return tree_map(pretended, computed(function, values, named))
-            results = [v for v in tree_flatten(made)[0] if isinstance(v, torch.Tensor)]
-            if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
-                try:
-                    found = computed(function, values, named)
-                except Exception:
-                    return made
-                for result, value in zip(results, tree_flatten(found)[0], strict=False):
-                    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
-                        setattr(result, VALUES, value)
-            elif function._schema.is_mutable:
-                for v in given[:1]:
-                    if hasattr(v, VALUES):
-                        delattr(v, VALUES)  # its value is no longer known
-            return made
-
-    return Kept()
-
-
-def array_of(tensor):  # type: ignore[no-untyped-def]
-    """A pretended tensor as an array of NumPy; zeros where its values are not known."""
-    import numpy as np
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    kept = getattr(tensor, VALUES, None) if isinstance(tensor, FakeTensor) else tensor
-    with _disable_current_modes(), torch._C.DisableTorchFunction():
-        if kept is not None:
-            return kept.numpy().copy()
-        return np.broadcast_to(torch.zeros(1, dtype=tensor.dtype).numpy(), tuple(tensor.shape))
-
-
-def values_of(tensor: object, reach: int) -> Elements | None:
-    """The integers of a pretended tensor in the order of memory, from its first to its last; None if they are not
-    known."""
-    kept = getattr(tensor, VALUES, None)
-    if kept is None:
-        return None
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    with _disable_current_modes():
-        found: Elements = kept.as_strided((reach,), (1,)).numpy().copy()
-    return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InputError, suggestion
 from ...units import SAME_TYPES
-from ..pretend.tensors import VALUES, values_of
+from ..pretend.values import VALUES, values_of
 from ..walk.launch import DTYPES, Tensor, Value
 
 if TYPE_CHECKING:

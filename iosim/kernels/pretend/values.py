@@ -1,0 +1,142 @@
+"""Integers of pretended tensors: the values that the same operations of PyTorch compute on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..walk.numbers import Elements
+
+MOST_KEPT = 1 << 24  # elements whose values are kept
+VALUES = "_iosim_values"
+WRITES = [0]  # how often integers that are kept were written in place
+
+
+def kept_values(fake, tell: Callable[[], None], own):  # type: ignore[no-untyped-def]
+    """A mode of PyTorch that keeps the values of integers beside pretended tensors.
+
+    `own(function)` is the script's own implementation of an operator, or None. `tell` is called where a value is asked
+    for that is not known.
+    """
+    import torch
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_flatten, tree_map
+
+    class Kept(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, values=(), named=None):  # type: ignore[no-untyped-def]
+            named = dict(named or {})
+            if named.get("device") is not None:  # a function of PyTorch may ask for a GPU where no other mode looks
+                named["device"] = torch.device("cpu")
+            if (run := own(function)) is not None:
+                with self:
+                    return run(*values, **named)
+            given = [v for v in tree_flatten((values, named))[0] if isinstance(v, torch.Tensor)]
+            try:
+                made = function(*values, **named)
+            except (DataDependentOutputException, DynamicOutputShapeException):
+                if not all(map(known, given)):
+                    tell()
+                return tree_map(lambda found: pretended(fake, found), computed(function, values, named))
+            keep(function, values, named, given, [v for v in tree_flatten(made)[0] if isinstance(v, torch.Tensor)])
+            return made
+
+    return Kept()
+
+
+def keep(function, values, named, given, results) -> None:  # type: ignore[no-untyped-def]
+    """Keep the values of the results of an operator beside them, where all that it reads is known."""
+    import torch
+    from torch.utils._pytree import tree_flatten
+
+    written = function._schema.is_mutable and any(hasattr(v, VALUES) for v in given)
+    WRITES[0] += written
+    if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
+        try:
+            found = computed(function, values, named)
+        except Exception:
+            return
+        for result, value in zip(results, tree_flatten(found)[0], strict=False):
+            if isinstance(value, torch.Tensor) and not is_fake(value):
+                setattr(result, VALUES, value)
+    elif written and hasattr(given[0], VALUES):
+        delattr(given[0], VALUES)  # its value is no longer known
+
+
+def computed(function, values, named):  # type: ignore[no-untyped-def]
+    """The result of an operator with values, where unknown ones are 0."""
+    from torch.utils._python_dispatch import _disable_current_modes
+    from torch.utils._pytree import tree_map
+
+    with _disable_current_modes():
+        return function(*tree_map(real, values), **tree_map(real, named))
+
+
+def is_fake(value: object) -> bool:
+    """Whether a value is a pretended tensor."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def whole(tensor) -> bool:  # type: ignore[no-untyped-def]
+    """Whether a tensor has few enough integers to keep them."""
+    kind = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
+    return bool(kind and tensor.numel() <= MOST_KEPT)
+
+
+def known(tensor: object) -> bool:
+    """Whether the values of a tensor are known."""
+    return hasattr(tensor, VALUES) or not is_fake(tensor)
+
+
+def real(value):  # type: ignore[no-untyped-def]
+    """A value as it is on the CPU; a pretended tensor of unknown values is one of zeros."""
+    import torch
+
+    if is_fake(value):
+        if known(value):
+            return getattr(value, VALUES)
+        zero = torch.zeros((1,) * value.dim() if value.numel() > MOST_KEPT else value.shape, dtype=value.dtype)
+        return zero.expand(value.shape)
+    return torch.device("cpu") if isinstance(value, torch.device) else value
+
+
+def pretended(fake, found):  # type: ignore[no-untyped-def]
+    """A result with values as a pretended tensor, which keeps integers."""
+    import torch
+
+    if not isinstance(found, torch.Tensor):
+        return found
+    made = fake.from_tensor(found)
+    if whole(found):
+        setattr(made, VALUES, found)
+    return made
+
+
+def array_of(tensor):  # type: ignore[no-untyped-def]
+    """A pretended tensor as an array of NumPy; zeros where its values are not known."""
+    import numpy as np
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    kept = getattr(tensor, VALUES, None) if isinstance(tensor, FakeTensor) else tensor
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        if kept is not None:
+            return kept.numpy().copy()
+        return np.broadcast_to(torch.zeros(1, dtype=tensor.dtype).numpy(), tuple(tensor.shape))
+
+
+def values_of(tensor: object, reach: int) -> Elements | None:
+    """The integers of a pretended tensor in the order of memory, from its first to its last; None if they are not
+    known."""
+    kept = getattr(tensor, VALUES, None)
+    if kept is None:
+        return None
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        found: Elements = kept.as_strided((reach,), (1,)).numpy().copy()
+    return found
