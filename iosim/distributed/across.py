@@ -179,6 +179,20 @@ class Needed(Span):
         return [(times, {**sizes, self: classes[sizes[self.tile]][1].keys}) for times, sizes in rows]  # type: ignore[index]
 
 
+class NeededPart(Needed):
+    """The same keys in the partial sums of gradients: Nk keys for each member of a ring, of which those of the member
+    that has the rows."""
+
+    __slots__ = ()
+
+    def __init__(self, tile: Kind):
+        super().__init__(tile.t.ring * tile.t.problem.Nk, tile)
+
+    @property
+    def places(self) -> Places:
+        return super().places + self.tile.pair[0] * self.tile.t.problem.Nk  # type: ignore[operator, return-value]
+
+
 @dataclass(frozen=True)
 class Pairs:
     """The pairs (GPU, other member of its ring or of its row): a line of a mask, for loops over the others."""
@@ -236,6 +250,18 @@ class Part:
     def array(self) -> Bools:
         seen = self.kind.t.hops.visible(*self.kind.pair)
         return seen[:, seen.any(axis=0)] if self.needed else seen
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Which keys of a visit any row sees, as an input of a step."""
+
+    kind: Kind
+
+    def array(self) -> Bools:
+        import numpy as np
+
+        return np.any(self.kind.t.hops.visible(*self.kind.pair), axis=0)
 
 
 @dataclass(frozen=True)

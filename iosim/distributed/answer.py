@@ -22,7 +22,7 @@ from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count,
 from .counted import STATISTICS, LinkResult, Machines, best_split, pairs_of
 from .crossings import Crossing, crossings
 from .room import least_room, nothing_fits, room_note
-from .schedules import PASSES, Scheme, find_schemes, splits_of
+from .schedules import PASSES, Scheme, decodes, find_schemes, splits_of
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -339,7 +339,7 @@ def links(
     }
     gpus = gpus._replace(**{name: value for name, value in given.items() if value is not None})
     chosen, left_out = schemes_of(problem, gpus, schedules, passes)
-    best = [best_split(scheme, splits, gpus) for scheme, splits in chosen]
+    best = counts_of(chosen, gpus, left_out if not schedules else None)
     pairs = [
         Pair(result.schedule, result.split, *pair)
         for scheme, t, result in best
@@ -407,14 +407,25 @@ def schemes_of(
     return [one for one in found if one[1]], {scheme.name: refusal(scheme, p, gpus.ranks) for scheme in own}
 
 
+def counts_of(
+    chosen: list[tuple[Scheme, list[Across]]], gpus: Machines, left_out: dict[str, str] | None
+) -> list[tuple[Scheme, Across, LinkResult]]:
+    """The best split of each scheme, with its count. A scheme whose layout allows no count under the mask goes to
+    `left_out`, with the reason; without `left_out`, or if there is no other one, it raises InputError."""
+    found = []
+    for scheme, splits in chosen:
+        try:
+            found.append(best_split(scheme, splits, gpus))
+        except InputError as error:
+            if left_out is None or error.where not in ("--mask", "--ranks") or (scheme is chosen[-1][0] and not found):
+                raise
+            left_out[scheme.name] = reason_of(error)
+    return found
+
+
 def few_rows(p: Attention) -> bool:
     """Whether a problem is decoding: few queries, and more keys."""
     return p.N <= FEW_ROWS and p.Nk > p.N
-
-
-def decodes(scheme: Scheme) -> bool:
-    """Whether a scheme is made for decoding."""
-    return scheme.layout in ("decode", "heads")
 
 
 def meant(scheme: Scheme, p: Attention) -> bool:
@@ -428,5 +439,10 @@ def refusal(scheme: Scheme, p: Attention, ranks: int) -> str:
     try:
         scheme.splits(p, ranks)
     except InputError as error:
-        return f"{error.where} {error.found}: {error.allowed}"
+        return reason_of(error)
     return ""
+
+
+def reason_of(error: InputError) -> str:
+    """Why a scheme has no row."""
+    return f"{error.where} {error.found}: {error.allowed}"

@@ -2,14 +2,14 @@
 
 For each text there is the number of words received over all GPUs (`words`), the most words in the memory of a GPU
 (`room`), who sends what to a GPU (`senders`), the GPUs that may receive most (`busiest`), the visible pairs of each GPU
-(`work`), and the received words that a mask needs
-(`needed`; None where that is not known). All are for one sequence.
+(`work`), and the received words that a mask needs (`needed`). All are for one sequence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, TENSORS
@@ -32,7 +32,7 @@ class ByHand(NamedTuple):
     room: Callable[[Across], int]
     senders: Callable[[Across, int], Sent]
     work: Callable[[Across], list[int]]
-    needed: Callable[[Across], Words | None]
+    needed: Callable[[Across], Words]
     busiest: Callable[[Across], Iterable[int]] = lambda t: (0,)
     hop: Callable[[Across], tuple[Fraction, int]] | None = None
     """(bytes of a token that comes in a hop, operations of a token with one other in a visit); None where shards do not
@@ -112,20 +112,67 @@ def pass_kv(needed: bool = False, last_hop: bool = False) -> ByHand:
 def mesh_words(t: Across) -> Words:
     """Each GPU gathers the queries of the b - 1 others of its row and the keys of the a - 1 others of its column, and
     receives b - 1 partial results of its own rows."""
+    return of_mesh(t, t.problem.N * (t.keys_apart - 1), t.problem.Nk * (t.rows_apart - 1))
+
+
+def mesh_needed(t: Across) -> Words:
+    """The rows that see a key of a GPU go there, and their partial results come back; so do the keys that a row of it
+    sees."""
+    return of_mesh(t, *mesh_counts(t))
+
+
+def of_mesh(t: Across, tokens: int, keys: int) -> Words:
+    """The words if so many tokens with all their rows, and so many keys with all their heads, go to other GPUs."""
+    p, rows = t.problem, tokens * t.problem.heads
+    widths = {name: keys * p.kv_heads * words for name, words in width(p).items()}
+    return {"Q": rows * p.d, **widths, "Opart": rows * p.dv, "LSEpart": rows}
+
+
+def mesh_counts(t: Across) -> tuple[int, int]:
+    """(rows, keys) that a mask needs on other GPUs of a mesh: a row for each GPU that has a key that it sees, and a key
+    for each GPU that has a row that sees it; its own GPU is none of them."""
     p, a, b = t.problem, t.rows_apart, t.keys_apart
-    rows = p.N * (b - 1) * p.heads
-    keys = {name: p.Nk * (a - 1) * p.kv_heads * words for name, words in width(p).items()}
-    return {"Q": rows * p.d, **keys, "Opart": rows * p.dv, "LSEpart": rows}
+    if p.mask is DENSE:
+        return p.N * (b - 1), p.Nk * (a - 1)
+    hops = hops_of(p, t.ranks, t.layout)
+    if hops.strip is None:
+        return seen_on_mesh(t)
+    low, high = hops.strip
+    rows = sum(
+        many * (min(b, s1 - s0 + 1) - ((r % b - s0) % b <= s1 - s0))
+        for many, r, s0, s1 in stretches(p.N, t.n, p.Nk, t.nk, low, high)
+    )
+    keys = 0
+    for many, s, r0, r1 in stretches(p.Nk, t.nk, p.N, t.n, -high, -low):
+        first, last = r0 // b, r1 // b
+        keys += many * (last - first + 1 - (first <= s // b <= last))
+    return rows, keys
 
 
-def mesh_needed(t: Across) -> Words | None:
-    """Without a mask all words. With all keys on each GPU, those that its rows see."""
-    if t.problem.mask is DENSE:
-        return mesh_words(t)
-    if t.keys_apart > 1:
-        return None
-    keys = sum(t.hops.needed) * t.problem.kv_heads
-    return {name: keys * words for name, words in width(t.problem).items()}
+def stretches(
+    length: int, each: int, others: int, step: int, low: int, high: int
+) -> Iterator[tuple[int, int, int, int]]:
+    """(positions, their GPU, first and last GPU of what they see) for each stretch of `length` positions that are alike
+    in it. Position x sees x + low to x + high of `others` positions, of which each GPU has `step`; x is on GPU
+    x // each. Positions that see nothing are left out."""
+    ends = {length}.union(
+        *(range(shift, length, every) for shift, every in ((0, each), (-low % step, step), (-high % step, step)))
+    )
+    for x, after in pairwise(sorted(ends)):
+        first, last = max(0, x + low), min(others - 1, x + high)
+        if first <= last:
+            yield after - x, x // each, first // step, last // step
+
+
+def seen_on_mesh(t: Across) -> tuple[int, int]:
+    """The same, pair by pair."""
+    p, a, b = t.problem, t.rows_apart, t.keys_apart
+    seen = t.all_visible.reshape(a, p.N // a, t.ranks, t.nk)
+    by_row = seen.any(axis=3).reshape(p.N, a, b).any(axis=1)
+    by_key = seen.any(axis=1).reshape(a, p.Nk)
+    own_row = by_row.reshape(t.ranks, t.n, b)[range(t.ranks), :, [r % b for r in range(t.ranks)]].sum()
+    own_key = by_key.reshape(a, t.ranks, t.nk)[[r // b for r in range(t.ranks)], range(t.ranks)].sum()
+    return int(by_row.sum() - own_row), int(by_key.sum() - own_key)
 
 
 def mesh_room(t: Across) -> int:
@@ -181,8 +228,13 @@ def partial_words(t: Across) -> Words:
 
 def pass_q_needed(t: Across) -> Words:
     """The rows that see a key of a GPU go there, and their partial results come back."""
-    p, rows = t.problem, sum(times * visit.rows for times, visit in t.hops.others) * t.problem.heads
+    p, rows = t.problem, rows_needed(t) * t.problem.heads
     return {"Q": rows * p.d, "Opart": rows * p.dv, "LSEpart": rows}
+
+
+def rows_needed(t: Across) -> int:
+    """Tokens that see a key of another GPU, each as often as there are such GPUs."""
+    return sum(times * visit.rows for times, visit in t.hops.others)
 
 
 def pass_q_room(t: Across) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import DENSE
+from ..core.problem import TENSORS
 from . import by_hand
-from .by_hand import MESH, ByHand, mesh_work
+from .by_hand import MESH, PASS_Q, ByHand, mesh_counts, mesh_work, pass_q_work
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -26,137 +26,253 @@ def key_width(p: Attention) -> Words:
     return {"K": p.d, "V": p.dv}
 
 
+def operations(p: Attention, heads: int) -> int:
+    """Operations of a token's rows with one key: five products."""
+    return 2 * heads * (3 * p.d + 2 * p.dv)
+
+
 # ---------------------------------------------------------------- keys go round, heads are exchanged in groups
 
 
-def pass_kv(step: bool, last_hop: bool = False) -> ByHand:
+class PassKV(NamedTuple):
     """As forward, and in place of O: dO comes, dQ goes back, and dK and dV follow the keys: (P - u) Nk round the ring,
     and (u - 1) Nk back to their tokens. LSE and D come with dO.
 
-    With `last_hop` the sum of dK and dV makes one hop more. A `step` is a forward pass and this one without Q, and
-    without K and V of the group, which were kept; LSE lies where it is needed.
+    With `last_hop` the sum of dK and dV makes one hop more. With `only_needed` keys and gradients are those that a mask
+    shows. A `step` is a forward pass and this one without Q, and without K and V of the group, which were kept; LSE
+    lies where it is needed.
     """
-    ahead = by_hand.pass_kv(last_hop=last_hop)
 
-    def words(t: Across) -> Words:
+    step: bool
+    last_hop: bool = False
+    only_needed: bool = False
+
+    @property
+    def ahead(self) -> ByHand:
+        """The forward pass of a step."""
+        return by_hand.pass_kv(self.only_needed, self.last_hop)
+
+    def by_hand(self) -> ByHand:
+        """All that is known of it."""
+        return ByHand(self.words, self.room, self.senders, self.ahead.work, self.needed, self.busiest, self.hop)
+
+    def words(self, t: Across) -> Words:
+        """All words. Of the ring those that a mask shows if only these are sent."""
         p, u = t.problem, t.apart
-        rows, ring, group = p.N * (u - 1) * (p.heads // u), p.Nk * (t.ranks - u), p.Nk * (u - 1)
-        again = p.Nk * u if last_hop and t.ring > 1 else 0
+        again = p.Nk * u if self.last_hop and t.ring > 1 else 0
+        ring = u * sum(t.hops.needed) if self.only_needed else p.Nk * (t.ranks - u)
+        found = self.with_ring(t, ring, again)
+        return both(found, self.ahead.words(t)) if self.step else found
+
+    def needed(self, t: Across) -> Words:
+        """Keys that a row sees come, and their gradients go back."""
+        found = self.with_ring(t, t.apart * sum(t.hops.needed), 0)
+        return both(found, self.ahead.needed(t)) if self.step else found
+
+    def with_ring(self, t: Across, ring: int, again: int) -> Words:
+        """The words of the backward pass if `ring` keys come from other groups, and `again` gradients in a hop more."""
+        p, u = t.problem, t.apart
+        rows, group = p.N * (u - 1) * (p.heads // u), p.Nk * (u - 1)
         found = {"dO": rows * p.dv, "D": rows, "dQheads": rows * p.d}
-        found |= {} if step else {"Q": rows * p.d, "LSE": rows}
+        found |= {} if self.step else {"Q": rows * p.d, "LSE": rows}
         for name, w in key_width(p).items():
-            found[name] = (ring + (0 if step else group)) * t.kv_heads * w
+            found[name] = (ring + (0 if self.step else group)) * t.kv_heads * w
             found[f"d{name}part"] = (ring + again) * t.kv_heads * w
             found[f"d{name}heads"] = group * t.kv_heads * w
-        return both(found, ahead.words(t)) if step else found
+        return found
 
-    def room(t: Across) -> int:
-        """Q, dO, LSE, D and dQ of a group's tokens; K and V, and K, V, dK and dV of a shard that came, or dK and dV of
-        the own one. Then the sums of gradients, and D before all."""
-        p, shard = t.problem, t.apart * t.nk * t.kv_heads * (t.problem.d + t.problem.dv)
-        rows = t.n * p.heads
-        main = rows * (2 * p.d + p.dv + 2) + (3 if t.ring > 1 else 2) * shard
+    def room(self, t: Across) -> int:
+        """Q, dO, LSE, D and dQ of a group's tokens and K and V of the own shard; then dK and dV of it, or K, V, dK and
+        dV of a shard that came. Then the sums of gradients, and D before all."""
+        p, width = t.problem, t.kv_heads * (t.problem.d + t.problem.dv)
+        rows, shard = t.n * p.heads, t.apart * t.nk * width
+        came = max((visit.keys for _, visit in t.hops.others), default=0) * width if self.only_needed else shard
+        main = rows * (2 * p.d + p.dv + 2) + shard + max(shard, 2 * came * (t.ring > 1))
         first, second = (t.apart * t.nk * t.kv_heads * w for w in key_width(p).values())
         ring = max(2 * first, first + 2 * second)  # dK and dV are summed one after the other
         copies = sum((t.nk * t.apart * t.kv_heads + t.nk * p.kv_heads) * w for w in key_width(p).values())
-        back = rows * p.d + copies
-        found = max(main, ring, back, rows * (2 * p.dv + 1))
-        return max(found, ahead.room(t), keeping_room(t)) if step else found
+        found = max(main, ring, rows * p.d + copies, rows * (2 * p.dv + 1))
+        return max(found, self.ahead.room(t), self.keeping_room(t)) if self.step else found
 
-    def keeping_room(t: Across) -> int:
+    def keeping_room(self, t: Across) -> int:
         """Q, K and V of a group's tokens, and a copy of one of them."""
         p, shard = t.problem, t.apart * t.nk * t.kv_heads
         rows = t.n * p.heads
         return rows * p.d + shard * (p.d + p.dv) + max(rows * p.d, shard * p.d, shard * p.dv)
 
-    def senders(t: Across, r: int) -> Iterator[tuple[int, str, int]]:
-        p, u, group, place = t.problem, t.apart, r // t.apart, r % t.apart
-        if step:
-            yield from ahead.senders(t, r)
-        rows, left = t.n * t.heads, (group - 1) % t.ring * u + place
-        for peer in range(group * u, (group + 1) * u):
+    def senders(self, t: Across, r: int) -> Sent:
+        """The group sends rows and its keys, and the ring keys and their gradients."""
+        if self.step:
+            yield from self.ahead.senders(t, r)
+        yield from self.from_group(t, r)
+        yield from self.from_ring(t, r) if t.ring > 1 else ()
+
+    def from_group(self, t: Across, r: int) -> Sent:
+        """What the other GPUs of a group send."""
+        p, u, rows = t.problem, t.apart, t.n * t.heads
+        for peer in range(r // u * u, r // u * u + u):
             if peer != r:
                 yield peer, "dO", rows * p.dv
                 yield peer, "D", rows
                 yield peer, "dQheads", rows * p.d
-                if not step:
+                if not self.step:
                     yield peer, "Q", rows * p.d
                     yield peer, "LSE", rows
                 for name, w in key_width(p).items():
                     yield peer, f"d{name}heads", t.nk * t.kv_heads * w
-                    if not step:
+                    if not self.step:
                         yield peer, name, t.nk * t.kv_heads * w
-        for name, w in key_width(p).items() if t.ring > 1 else ():
-            yield left, name, (t.ring - 1) * u * t.nk * t.kv_heads * w
-            yield left, f"d{name}part", (t.ring - 1 + last_hop) * u * t.nk * t.kv_heads * w
 
-    def hop(t: Across) -> tuple[Fraction, int]:
-        p, key = t.problem, t.kv_heads * (t.problem.d + t.problem.dv)
-        if step:
-            moved, operations = ahead.hop(t) if ahead.hop else (Fraction(0), 0)
-        else:
-            moved, operations = Fraction(0), 0
-        back = key * (p.word_bytes + p.acc_bytes)
-        return moved + back, operations + 2 * t.heads * (3 * p.d + 2 * p.dv)
+    def from_ring(self, t: Across, r: int) -> Sent:
+        """What comes round the ring from the left, or from all members of it that have what is needed."""
+        u, group, place = t.apart, r // t.apart, r % t.apart
+        for name, w in key_width(t.problem).items():
+            if self.only_needed:
+                for s in range(t.ring):
+                    if s != group:
+                        yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
+                        yield s * u + place, f"d{name}part", t.hops.visit(s, group).keys * t.kv_heads * w
+            else:
+                left = (group - 1) % t.ring * u + place
+                yield left, name, (t.ring - 1) * u * t.nk * t.kv_heads * w
+                yield left, f"d{name}part", (t.ring - 1 + self.last_hop) * u * t.nk * t.kv_heads * w
 
-    def needed(t: Across) -> Words:
-        """Keys that a row sees come, and their gradients go back."""
-        p = t.problem
-        spared = p.Nk * (t.ranks - t.apart) - t.apart * sum(t.hops.needed)
-        found, again = words(t), p.Nk * t.apart if last_hop and t.ring > 1 else 0
-        for name, w in key_width(p).items():
-            found[name] -= (2 if step else 1) * spared * t.kv_heads * w + (again * t.kv_heads * w if step else 0)
-            found[f"d{name}part"] -= (spared + again) * t.kv_heads * w
-        return found
+    def busiest(self, t: Across) -> Iterable[int]:
+        """All receive as much, unless only needed keys are sent: then by words, and by bytes."""
+        if not self.only_needed:
+            return (0,)
+        p, times = t.problem, 2 if self.step else 1
+        weights = ((times, 1), (times * p.hbm_bytes(TENSORS["K"]), p.acc_bytes))
+        each = [
+            [a * come + b * home for come, home in zip(t.hops.needed, t.hops.shown, strict=True)] for a, b in weights
+        ]
+        return {found.index(max(found)) * t.apart for found in each}
 
-    return ByHand(words, room, senders, ahead.work, needed, hop=hop)
+    def hop(self, t: Across) -> tuple[Fraction, int]:
+        """A key comes and its gradient goes home; before it in a step, a key comes forward."""
+        p, share = t.problem, Fraction(1)
+        if self.only_needed and t.ring > 1:
+            share = Fraction(sum(t.hops.needed), (t.ring - 1) * p.Nk)
+        back = share * t.kv_heads * (p.d + p.dv) * (p.word_bytes + p.acc_bytes)
+        if not self.step or self.ahead.hop is None:
+            return back, operations(p, t.heads)
+        moved, forward = self.ahead.hop(t)
+        return moved + back, forward + operations(p, t.heads)
 
 
 # ---------------------------------------------------------------- a mesh
 
 
-def mesh(step: bool) -> ByHand:
+class Mesh(NamedTuple):
     """Rows gather Q, dO, LSE and D of b - 1 others and receive as many parts of dQ; columns gather K and V of a - 1
     others and receive as many parts of dK and dV. A `step` has a forward pass before it, and keeps Q, K and V."""
 
-    def words(t: Across) -> Words:
-        p, a, b = t.problem, t.rows_apart, t.keys_apart
-        rows, keys = p.N * (b - 1) * p.heads, p.Nk * (a - 1) * p.kv_heads
-        found = {"dO": rows * p.dv, "LSE": rows, "D": rows, "dQpart": rows * p.d}
-        found |= {f"d{name}part": keys * w for name, w in key_width(p).items()}
-        if step:
-            return both(found, by_hand.mesh_words(t))
-        return {**found, "Q": rows * p.d, **{name: keys * w for name, w in key_width(p).items()}}
+    step: bool
 
-    def room(t: Across) -> int:
+    def by_hand(self) -> ByHand:
+        """All that is known of it."""
+        return ByHand(self.words, self.room, self.senders, mesh_work, self.needed)
+
+    def words(self, t: Across) -> Words:
+        """All words."""
+        p = t.problem
+        return self.of(t, by_hand.mesh_words(t), p.N * (t.keys_apart - 1), p.Nk * (t.rows_apart - 1))
+
+    def needed(self, t: Across) -> Words:
+        """Rows that see a key of a GPU go there, and keys that a row there sees; so do their gradients home."""
+        return self.of(t, by_hand.mesh_needed(t), *mesh_counts(t))
+
+    def of(self, t: Across, forward: Words, tokens: int, keys: int) -> Words:
+        """The words if so many tokens with all their rows, and so many keys with all their heads, go to other GPUs."""
+        p, rows = t.problem, tokens * t.problem.heads
+        widths = {name: keys * p.kv_heads * w for name, w in key_width(p).items()}
+        found = {"dO": rows * p.dv, "LSE": rows, "D": rows, "dQpart": rows * p.d}
+        found |= {f"d{name}part": words for name, words in widths.items()}
+        return both(found, forward) if self.step else {**found, "Q": rows * p.d, **widths}
+
+    def room(self, t: Across) -> int:
         """Q, dO, LSE, D and dQ of a row, K, V, dK and dV of a column; then the sums of gradients."""
         p, a, b = t.problem, t.rows_apart, t.keys_apart
         rows, keys, w = t.n * p.heads, t.nk * p.kv_heads, p.d + p.dv
         main = b * rows * (2 * p.d + p.dv + 2) + 2 * a * keys * w
         sums = max(2 * rows * p.d, keys * (2 * p.d), keys * (p.d + 2 * p.dv))
         found = max(main, sums, rows * (2 * p.dv + 1))
-        if not step:
+        if not self.step:
             return found
         kept = b * rows * p.d + a * keys * w + max(b * rows * p.d, a * keys * p.d, a * keys * p.dv)
         return max(found, MESH.room(t), kept)
 
-    def senders(t: Across, r: int) -> Sent:
+    def senders(self, t: Across, r: int) -> Sent:
+        """The GPUs of the row and of the column."""
         p, b = t.problem, t.keys_apart
         rows, keys = t.n * p.heads, t.nk * p.kv_heads
-        if step:
+        if self.step:
             yield from MESH.senders(t, r)
+        of_row = [("dO", p.dv), ("LSE", 1), ("D", 1), ("dQpart", p.d), *([] if self.step else [("Q", p.d)])]
         for peer in range(r // b * b, r // b * b + b):
             if peer != r:
-                for name, w in (("dO", p.dv), ("LSE", 1), ("D", 1), ("dQpart", p.d), *([] if step else [("Q", p.d)])):
-                    yield peer, name, rows * w
+                yield from ((peer, name, rows * w) for name, w in of_row)
         for peer in range(r % b, t.ranks, b):
             if peer != r:
                 for name, w in key_width(p).items():
                     yield peer, f"d{name}part", keys * w
-                    if not step:
+                    if not self.step:
                         yield peer, name, keys * w
 
-    def needed(t: Across) -> Words | None:
-        return words(t) if t.problem.mask is DENSE else None
 
-    return ByHand(words, room, senders, mesh_work, needed)
+# ---------------------------------------------------------------- queries go round
+
+
+class PassQ(NamedTuple):
+    """Every row goes to P - 1 other GPUs with dO, LSE and D, and P - 1 parts of its dQ come back. A `step` has a
+    forward pass before it."""
+
+    step: bool
+
+    def by_hand(self) -> ByHand:
+        """All that is known of it."""
+        return ByHand(self.words, self.room, self.senders, pass_q_work, self.needed, hop=self.hop)
+
+    def words(self, t: Across) -> Words:
+        """All words."""
+        found = self.of(t, t.problem.N * (t.ranks - 1))
+        return both(found, PASS_Q.words(t)) if self.step else found
+
+    def needed(self, t: Across) -> Words:
+        """The rows that see a key of a GPU go there, and their gradients come back."""
+        found = self.of(t, by_hand.rows_needed(t))
+        return both(found, by_hand.pass_q_needed(t)) if self.step else found
+
+    def of(self, t: Across, tokens: int) -> Words:
+        """The words of the backward pass if so many tokens go to other GPUs."""
+        p, rows = t.problem, tokens * t.problem.heads
+        return {"Q": rows * p.d, "dO": rows * p.dv, "LSE": rows, "D": rows, "dQpart": rows * p.d}
+
+    def room(self, t: Across) -> int:
+        """Own K, V, dK and dV, and rows with Q, dO, LSE, D and dQ; beside rows that came, their part of dK and dV. Then
+        the sum of dQ, and D before all."""
+        p = t.problem
+        rows, keys = t.n * p.heads, t.nk * p.kv_heads * (p.d + p.dv)
+        main = (3 if t.ranks > 1 else 2) * keys + rows * (2 * p.d + p.dv + 2)
+        found = max(main, 2 * rows * p.d, rows * (2 * p.dv + 1))
+        return max(found, PASS_Q.room(t)) if self.step else found
+
+    def senders(self, t: Across, r: int) -> Sent:
+        """The left neighbour sends all rows; every other GPU sends a part of dQ."""
+        p, rows = t.problem, t.n * t.problem.heads
+        if self.step:
+            yield from PASS_Q.senders(t, r)
+        for peer in range(t.ranks):
+            if peer != r:
+                for name, w in (("Q", p.d), ("dO", p.dv), ("LSE", 1), ("D", 1)):
+                    yield (r - 1) % t.ranks, name, rows * w
+                yield peer, "dQpart", rows * p.d
+
+    def hop(self, t: Across) -> tuple[Fraction, int]:
+        """A row comes with dO, LSE and D, and its dQ goes home; before it in a step, its forward pass."""
+        p = t.problem
+        back = p.heads * ((p.d + p.dv) * p.word_bytes + (p.d + 2) * p.acc_bytes)
+        if not self.step:
+            return Fraction(back), operations(p, p.heads)
+        moved, forward = by_hand.pass_q_hop(t)
+        return moved + back, forward + operations(p, p.heads)

@@ -84,9 +84,9 @@ class LinkResult:
     """Why it holds here."""
     ratio_to_floor: float | None
     """Words received but those of row statistics, over the floor."""
-    needed_words: int | None
-    """Words received that the mask needs; None if that is not known, as in a mesh under a mask."""
-    needed_to_sent: float | None
+    needed_words: int
+    """Words received that the mask needs."""
+    needed_to_sent: float
     """`needed_words` over `received_words`; 1 if nothing is received."""
     hbm_words: float | None
     """Words that the schedules inside a GPU move between its memory and its SRAM, the mean over the GPUs."""
@@ -180,8 +180,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     most = [received(scheme, t, r, widths, machines.node) for r in scheme.by_hand.busiest(t)]
     work = scheme.by_hand.work(t)
     total, total_bytes = sum(words.values()), sum(n * widths[name] for name, n in words.items())
-    needs, memory = scheme.by_hand.needed(t), batch * int(room.peak_bytes)
-    needed = None if needs is None else batch * sum(needs.values())
+    needed, memory = batch * sum(scheme.by_hand.needed(t).values()), batch * int(room.peak_bytes)
     fits = None if machines.memory_bytes is None else memory <= machines.memory_bytes
     floor = floor_of(scheme, t, len(set(work)) == 1, machines.memory_bytes if fits else None)
     free = sum(words.get(name, 0) for name in STATISTICS)
@@ -207,7 +206,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         condition=floor.condition if floor else None,
         ratio_to_floor=(total - free) / floor.received_words if floor else None,
         needed_words=needed,
-        needed_to_sent=None if needed is None else needed / total if total else 1.0,
+        needed_to_sent=needed / total if total else 1.0,
         hbm_words=None if inside is None else mean(batch * int(inside.total), P),
         hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
         memory_bytes=memory,

@@ -1,9 +1,9 @@
 """Where the best of the three rings and exchanges of the P3 theorem changes: over GPUs, heads and tokens, exactly.
 
 Over P GPUs, a ring that passes K and V receives (P - 1) beta Nk words a problem, one that passes Q
-(P - 1) (alpha + 1) g N, where each row has its statistic, and Ulysses (P - 1) (alpha g N + beta Nk) / P, where P
-divides the KV heads. alpha and beta are the words of a row and of a key, and g query heads share a KV head. In a
-training step the ring's beta is larger, as its keys come twice.
+(P - 1) (alpha + 1) g N, where each row has its statistic (backward two), and Ulysses (P - 1) (alpha g N + beta Nk) / P,
+where P divides the KV heads. alpha and beta are the words of a row and of a key, and g query heads share a KV head. In
+a training step the rings' beta and alpha are larger, as K and V, or Q, come twice.
 """
 
 from __future__ import annotations
@@ -43,6 +43,12 @@ def widths(p: Attention, passes: str) -> tuple[int, int, int]:
     ]
 
 
+def row_passed(p: Attention, passes: str) -> int:
+    """The words of a row that a ring passes, with its statistics. A training step passes Q twice."""
+    ahead, back = p.d + p.dv + 1, 2 * p.d + p.dv + 2
+    return {"forward": ahead, "backward": back, "step": ahead + back}[passes]
+
+
 def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossing]:
     """The crossings of a problem whose queries the GPUs divide. They hold under any mask, as all words are sent."""
     if ranks == 1 or p.N % ranks:
@@ -50,13 +56,13 @@ def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossin
     (alpha, beta, ring), g = widths(p, passes), p.heads // p.kv_heads
     from_g = -(-(ranks * ring - beta) * p.Nk // (alpha * p.N))
     most_P = (alpha * g * p.N + beta * p.Nk) // (ring * p.Nk)
-    most_N = ring * p.Nk // ((alpha + 1) * g)
+    most_N = ring * p.Nk // (row_passed(p, passes) * g)
     found = [
         Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, g)),
         Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g)),
         Crossing("pass-q", "ring", "N", None, most_N, p.N, queries_text(most_N, p)),
     ]
-    return found if passes == "forward" else found[:2]
+    return found
 
 
 def ring_text(least: int, ranks: int, g: int) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE, with_mask
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 LAYOUTS = ("blocks", "zigzag", "striped")
 MOST_PAIRS_OF_GPUS = 2**20
+MOST_PAIRS_IN_CHUNKS = 2**16  # of GPUs in zigzag order, whose chunks are looked at: about a second
 MOST_PAIRS = 2**26  # of tokens that are looked at one by one: about a second
 
 
@@ -49,13 +51,18 @@ NOTHING = Visit(0, 0, 0, DENSE)
 def strip_visit(rows: int, keys: int, low: int, high: int) -> Visit:
     """The visit of rows x keys whose visible pairs are low <= y - x <= high. Rows and keys that see nothing, or that
     nothing sees, are left out at both ends."""
-    x0, x1 = max(0, -high), min(rows - 1, keys - 1 - low)
-    y0, y1 = max(0, low), min(keys - 1, rows - 1 + high)
-    if low > high or x0 > x1 or y0 > y1:
+    seen, shown = strip_ends(rows, keys, low, high)
+    if not seen or not shown:
         return NOTHING
     pairs = below(rows, keys, high) - below(rows, keys, low - 1)
-    seen, shown = x1 - x0 + 1, y1 - y0 + 1
-    return Visit(seen, shown, pairs, between(low + x0 - y0, high + x0 - y0, seen, shown))
+    shift = seen.start - shown.start
+    return Visit(len(seen), len(shown), pairs, between(low + shift, high + shift, len(seen), len(shown)))
+
+
+def strip_ends(rows: int, keys: int, low: int, high: int) -> tuple[range, range]:
+    """The rows that see a key of those with low <= y - x <= high, and the keys that a row sees."""
+    seen = range(max(0, -high), min(rows, keys - low) if low <= high else 0)
+    return seen, range(max(0, low), min(keys, rows + high))
 
 
 def below(rows: int, keys: int, high: int) -> int:
@@ -93,6 +100,8 @@ class Hops:
         """What the rows of GPU r see of the keys of GPU s."""
         if self.strip is None:
             return self._looked_at(r, s)
+        if self.in_chunks:
+            return self._of_chunks(r, s)
         if not self._by_distance:
             low, high = self.strip
             offset = s * self.keys - r * self.rows
@@ -102,7 +111,14 @@ class Hops:
     @cached_property
     def _by_distance(self) -> bool:
         """Whether a visit follows from s - r alone."""
-        return self.strip is not None and (self.rows == self.keys or self._dense)
+        return self.strip is not None and (self.rows == self.keys or self._dense) and not self.in_chunks
+
+    @cached_property
+    def in_chunks(self) -> bool:
+        """Whether a visit is put together from those of two chunks of rows and two of keys: in zigzag order, under any
+        strip but a causal mask of as many rows as keys. The schedule inside visits all its rows and keys."""
+        known = self._dense or (self.strip == (-self.problem.N, 0) and self.rows == self.keys)
+        return self.layout == "zigzag" and self.strip is not None and not known
 
     @cached_property
     def _by_sign(self) -> bool:
@@ -156,8 +172,10 @@ class Hops:
             for distance in range(1 - R, R):
                 yield R - abs(distance), self._at(distance), distance != 0
         else:
-            if R * R > MOST_PAIRS_OF_GPUS:
-                raise InputError("--ranks", R, f"at most 1024 under --mask {self.problem.mask} here", "try fewer")
+            most = MOST_PAIRS_IN_CHUNKS if self.in_chunks else MOST_PAIRS_OF_GPUS
+            if most < R * R:
+                where = f"at most {isqrt(most)} under --mask {self.problem.mask} in layout {self.layout}"
+                raise InputError("--ranks", R, where, "try fewer")
             for r in range(R):
                 for s in range(R):
                     yield 1, self.visit(r, s), r != s
@@ -179,13 +197,12 @@ class Hops:
     @cached_property
     def pairs_of_keys(self) -> list[int]:
         """The visible pairs of all rows with the keys of each GPU."""
-        if self._by_sign:
-            early, own, late = (self._at(distance).pairs for distance in (-1, 0, 1))
-            return [own + (self.ring - 1 - s) * early + s * late for s in range(self.ring)]
-        if self._by_distance:  # the visit of r and s is that of the last GPU - s and - r
-            return self.pairs[::-1]
-        R = range(self.ring)
-        return [sum(self.visit(r, s).pairs for r in R) for s in R]
+        return self._over_rows("pairs")
+
+    @cached_property
+    def shown(self) -> list[int]:
+        """The keys of each GPU that the rows of other GPUs see, each as often as there are such GPUs."""
+        return [total - self.visit(s, s).keys for s, total in enumerate(self._over_rows("keys"))]
 
     def pairs_of_columns(self, r: int, columns: int) -> list[int]:
         """The visible pairs of the rows of GPU r with the keys of the GPUs j, j + columns, ..., for each j below
@@ -228,6 +245,13 @@ class Hops:
             before.append(before[-1] + getattr(self._at(distance), field))
         return [before[2 * R - 1 - r] - before[R - 1 - r] for r in range(R)]
 
+    def _over_rows(self, field: str) -> list[int]:
+        """A number of each visit, summed over the visits to the keys of each GPU."""
+        if self._by_distance:  # the visit of r and s is that of the last GPU - s and - r
+            return self._summed(field)[::-1]
+        R = range(self.ring)
+        return [sum(getattr(self.visit(r, s), field) for r in R) for s in R]
+
     # ------------------------------------------------------------ token by token
 
     def tokens(self, r: int, length: int) -> Positions:
@@ -264,12 +288,31 @@ class Hops:
     def _bound(self) -> BoundMask:
         return cast("BoundMask", self.problem.mask.bind(self.problem, Tiling(1, 1)))
 
+    def _of_chunks(self, r: int, s: int) -> Visit:
+        """A visit in zigzag order under a strip: an early and a late chunk of rows with two such chunks of keys."""
+        low, high = cast("tuple[int, int]", self.strip)
+        R, rows, keys = self.ring, self.rows // 2, self.keys // 2
+        of_rows: list[list[range]] = [[], []]
+        of_keys: list[list[range]] = [[], []]
+        pairs = 0
+        for i, a in enumerate((r, 2 * R - 1 - r)):
+            for j, b in enumerate((s, 2 * R - 1 - s)):
+                offset = b * keys - a * rows
+                seen, shown = strip_ends(rows, keys, low - offset, high - offset)
+                if seen and shown:
+                    of_rows[i].append(seen)
+                    of_keys[j].append(shown)
+                    pairs += strip_visit(rows, keys, low - offset, high - offset).pairs
+        if not pairs:
+            return NOTHING
+        return Visit(sum(map(covered, of_rows)), sum(map(covered, of_keys)), pairs, DENSE)
+
     def _looked_at(self, r: int, s: int) -> Visit:
         """A visit under any mask of tokens, pair by pair. The schedule inside visits all its rows and keys."""
         p = self.problem
         if p.N * p.Nk > MOST_PAIRS:
-            allowed = f"at most {MOST_PAIRS} pairs of tokens to look at one by one"
-            raise InputError("--mask", f"{p.mask} in layout {self.layout}", allowed, "causal and window have formulas")
+            allowed = f"causal, or window and what combines them; of other masks {MOST_PAIRS:,} pairs of tokens"
+            raise InputError("--mask", f"{p.mask} in layout {self.layout}", allowed, "try fewer tokens")
         if (r, s) not in self._seen:
             seen = self.visible(r, s)
             rows, keys, pairs = int(seen.any(axis=1).sum()), int(seen.any(axis=0).sum()), int(seen.sum())
@@ -279,6 +322,12 @@ class Hops:
     @cached_property
     def _seen(self) -> dict[tuple[int, int], Visit]:
         return {}
+
+
+def covered(some: list[range]) -> int:
+    """The numbers that are in any of at most two ranges."""
+    both = len(range(max(x.start for x in some), min(x.stop for x in some))) if len(some) == 2 else 0
+    return sum(map(len, some)) - both
 
 
 # ---------------------------------------------------------------- the visit of GPUs at a distance, by layout
@@ -314,7 +363,7 @@ LAYOUT = {"blocks": in_blocks, "striped": in_stripes, "zigzag": in_zigzag}
 
 @lru_cache(maxsize=256)
 def hops_of(problem: Attention, ring: int, layout: str) -> Hops:
-    """The visits of a ring. Only zigzag needs a mask that it is made for; any other is looked at pair by pair."""
+    """The visits of a ring. A mask that is no strip is looked at pair by pair."""
     N, Nk = problem.N, problem.Nk
     if problem.mask is DENSE:
         strip: tuple[int, int] | None = (-2 * (N + Nk), 2 * (N + Nk))
@@ -322,8 +371,6 @@ def hops_of(problem: Attention, ring: int, layout: str) -> Hops:
         found = strip_of(cast("Mask", problem.mask).expr, N, Nk, Nk - N)
         tokens = found is not None and not problem.mask.tile_units
         strip = cast("tuple[int, int]", tuple(found)) if tokens and found is not None else None
-    if layout == "zigzag" and problem.mask is not DENSE and (strip != (-N, 0) or Nk != N):
-        strip = None
     if layout == "striped" and problem.mask is not DENSE and Nk != N:
         strip = None
     return Hops(problem, ring, layout, strip)

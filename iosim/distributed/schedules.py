@@ -370,23 +370,28 @@ SCHEMES = {
 
 def in_backward(scheme: Scheme) -> Iterator[Scheme]:
     """A scheme for the backward pass, and for a training step, if it has them."""
-    if scheme.name not in WITH_BACKWARD:
+    if decodes(scheme):
         return
-    last_hop = scheme.name == "ring-coded"
-    if scheme.text is texts.mesh:
-        each: tuple[Text, Text] = (texts_backward.mesh_backward, texts_backward.mesh_step)
-        hand = by_hand_backward.mesh(False), by_hand_backward.mesh(True)
-        more = of_mesh
-    else:
-        ring, step = texts_backward.pass_kv_backward, texts_backward.pass_kv_step
-        each = (partial(ring, last_hop=last_hop), partial(step, last_hop=last_hop))
-        hand = by_hand_backward.pass_kv(False, last_hop), by_hand_backward.pass_kv(True, last_hop)
-        more = of_ring
-    for kind, text, known in zip(("backward", "step"), each, hand, strict=True):
-        yield replace(scheme, text=text, by_hand=known, more=more, kind=kind)
+    for kind, step in (("backward", False), ("step", True)):
+        if scheme.text is texts.mesh:
+            text: Text = texts_backward.mesh_step if step else texts_backward.mesh_backward
+            hand, more = by_hand_backward.Mesh(step).by_hand(), of_mesh
+        elif scheme.text is texts.pass_q:
+            text = texts_backward.pass_q_step if step else texts_backward.pass_q_backward
+            hand, more = by_hand_backward.PassQ(step).by_hand(), of_mesh
+        else:
+            last_hop, needed = scheme.name == "ring-coded", scheme.name.endswith("-needed")
+            ring = texts_backward.pass_kv_step if step else texts_backward.pass_kv_backward
+            text = partial(ring, last_hop=last_hop, needed=needed)
+            hand, more = by_hand_backward.PassKV(step, last_hop, needed).by_hand(), of_ring
+        yield replace(scheme, text=text, by_hand=hand, more=more, kind=kind)
 
 
-WITH_BACKWARD = ("ring", "zigzag", "striped", "ring-coded", "all-gather", "ulysses", "usp", "mesh")
+def decodes(scheme: Scheme) -> bool:
+    """Whether a scheme is made for decoding."""
+    return scheme.layout in ("decode", "heads")
+
+
 _LATER = [one for scheme in SCHEMES.values() for one in in_backward(scheme)]
 PASSES = {"forward": SCHEMES, **{kind: {s.name: s for s in _LATER if s.kind == kind} for kind in ("backward", "step")}}
 """The schemes of each pass, by name."""

@@ -100,8 +100,9 @@ def mesh(chip: Machine, p: Attention, t: Across, keep: bool = False) -> None:
             chip.store(l, "LSE", home, own=True)
 
 
-def pass_q(chip: Machine, p: Attention, t: Across) -> None:
-    """Keys stay, and queries come round the ring. Partial results go home (arXiv 2411.01783)."""
+def pass_q(chip: Machine, p: Attention, t: Across, keep: bool = False) -> None:
+    """Keys stay, and queries come round the ring. Partial results go home (arXiv 2411.01783). With `keep` a GPU keeps
+    the LSE of its tokens, for a backward pass."""
     P, N, n = t.ranks, p.N, t.n
     for r in t.gpus(chip):
         k, v = keys_of(chip, p, t.home_keys(r), own=True)
@@ -117,6 +118,8 @@ def pass_q(chip: Machine, p: Attention, t: Across) -> None:
         for j in t.others_of_ring(chip, r):
             add_part(chip, (m, l, o), Peer(P * N, n, r, j, lambda r, j: j * N + r * n), t.in_ring(r, j))
         store_whole(chip, m, l, o, home)
+        if keep:
+            chip.store(l, "LSE", home, own=True)
 
 
 def tree(chip: Machine, p: Attention, t: Across) -> None:

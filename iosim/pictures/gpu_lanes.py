@@ -129,7 +129,7 @@ def tiles_of(messages: Messages, message: Message, comes: bool) -> Tiles:
     """(sender, rectangle) of the tiles that come with a message; without `comes`, (None, rectangle) of those that lie
     here."""
     who = messages.senders(message)
-    who = who.reshape(*who.shape[:2], -1)[:, :, 0]
+    who = who[:, :, 0] if who.ndim > 2 else who
     rows = np.arange(len(messages.home(message.tensor)))[message.place[0]]
     found: Tiles = []
     for rank in np.unique(who).tolist():

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered
 from ..core.problem import DENSE, Attention, narrowed
-from ..distributed.answer import answer_lines, decodes
+from ..distributed.answer import answer_lines
 from ..distributed.counted import Machines, best_split
-from ..distributed.schedules import PASSES
+from ..distributed.schedules import PASSES, decodes
 from ..errors import InputError, IosimError
 from .gpu_lanes import data_of
 from .page import document, rows_table, section

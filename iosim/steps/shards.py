@@ -117,6 +117,11 @@ def add(total: Array, part: Array) -> None:
     total += part
 
 
+def add_some(total: Array, part: Array, which: Array) -> None:
+    """Add a part to some rows of a total; `which` are booleans of its rows."""
+    total[which] += part
+
+
 def copy(new: Array, old: Array) -> None:
     """The same words in another place: both of one shape."""
     new[...] = old

@@ -140,9 +140,104 @@ def test_crossovers_are_exact(kind, P):
         assert (ring <= ulysses) == (g >= found.crossings[0].least) == (found.crossings[1].most >= P)
 
 
+@pytest.mark.parametrize("kind", ["forward", "backward", "step"])
+def test_passing_queries_is_best_up_to_some(kind):
+    """In words with statistics: LSE forward, LSE and D backward."""
+    most = iosim.links(1024, 8, 8, Nk=8704, heads=16, kv_heads=4, passes=kind).crossings[2].most
+    assert (
+        most
+        == {"forward": 16 * 8704 // (17 * 4), "backward": 32 * 8704 // (26 * 4), "step": 48 * 8704 // (43 * 4)}[kind]
+    )
+    for N in (most // 8 * 8, most // 8 * 8 + 8):
+        found = iosim.links(N, 8, 8, Nk=8704, heads=16, kv_heads=4, passes=kind, schedules="pass-q,ring")
+        assert (found["pass-q"].received_words <= found["ring"].received_words) == (most >= N)
+
+
+def test_passing_queries_in_a_backward_pass():
+    """3 d + 2 words a row, where a key has 4 d: fewer without grouped queries. With few queries it is on P3's floor."""
+    P, N, d, H = 8, 512, 16, 4
+    found = iosim.links(N, d, P, heads=H, passes="backward", schedules="pass-q,ring")
+    assert found["pass-q"].received_words == (P - 1) * N * H * (3 * d + 2) < found["ring"].received_words
+    assert found["ring"].received_words * 3 == (P - 1) * N * H * 3 * d * 4, "3/4 without statistics"
+    for ranks in (2, 3, 4, 8):
+        of = iosim.links(24, 64, ranks, heads=24, passes="backward", schedules="pass-q,ulysses")
+        assert (of["ulysses"].received_words < of["pass-q"].received_words) == (ranks >= 3)
+    step = iosim.links(N, d, P, heads=H, passes="step", schedules="pass-q")["pass-q"]
+    forward = iosim.links(N, d, P, heads=H, schedules="pass-q")["pass-q"]
+    assert step.received_words == found["pass-q"].received_words + forward.received_words
+    few = iosim.links(64, 16, 8, Nk=8192, heads=8, kv_heads=8, passes="backward", schedules="pass-q")["pass-q"]
+    assert (few.ratio_to_floor, few.theorem) == (1.0, "P3")
+
+
+@pytest.mark.parametrize("layout, share", [("ring", 1 / 2), ("zigzag", 3 / 4)])
+def test_only_needed_keys_and_gradients(layout, share):
+    """Half of the keys with tokens in order, 3/4 in zigzag order; and both floors are met by large groups."""
+    for kind, beta in (("backward", 4), ("step", 6)):
+        found = iosim.links(8192, 16, 4, heads=64, kv_heads=2, mask="causal", passes=kind,
+                            schedules=f"{layout},{layout}-needed")  # fmt: skip
+        whole, needed = found[layout], found[f"{layout}-needed"]
+        assert whole.received_words == 3 * 8192 * 2 * beta * 16 and whole.needed_to_sent == share
+        assert needed.received_words == whole.needed_words == share * whole.received_words
+        if kind == "backward":
+            assert (needed.ratio_to_floor, needed.theorem) == (
+                1.0,
+                f"causal {'blocks' if layout == 'ring' else layout}",
+            )
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:5", "documents:10,14", "global:3"])
+@pytest.mark.parametrize("kind", ["forward", "backward", "step"])
+def test_what_a_mesh_needs(kind, mask):
+    """Token by token: a row for each GPU of its row of the mesh that has a key that it sees, and so for a key."""
+    scheme = PASSES[kind]["mesh"]
+    for t in cases(kind, "mesh", mask):
+        p, b, rows, keys = t.problem, t.keys_apart, 0, 0
+        for r in range(t.ranks):
+            mine = np.arange(r // b * b * t.n, (r // b + 1) * b * t.n)
+            columns = np.concatenate([np.arange(s * t.nk, (s + 1) * t.nk) for s in range(r % b, t.ranks, b)])
+            seen = t.all_visible[np.ix_(mine, columns)]
+            rows += int((seen.any(axis=1) & (mine // t.n != r)).sum()) * p.heads
+            keys += int((seen.any(axis=0) & (columns // t.nk != r)).sum()) * p.kv_heads
+        forward = {"Q": rows * p.d, "Opart": rows * p.dv, "LSEpart": rows, "K": keys * p.d, "V": keys * p.dv}
+        back = {"dO": rows * p.dv, "LSE": rows, "D": rows, "dQpart": rows * p.d}
+        back |= {"dKpart": keys * p.d, "dVpart": keys * p.dv}
+        ahead = {name: forward[name] for name in "QKV"}
+        wanted = {"forward": forward, "backward": {**back, **ahead}, "step": {**forward, **back}}[kind]
+        found = scheme.by_hand.needed(t)
+        assert +Counter(found) == +Counter(wanted)
+        assert all(found[name] <= words for name, words in scheme.by_hand.words(t).items())
+        assert mask != "dense" or found == scheme.by_hand.words(t)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_what_rows_that_go_round_need(mask):
+    for t in cases("backward", "pass-q", mask):
+        seen = t.all_visible.reshape(t.problem.N, t.ranks, t.nk).any(axis=2)
+        rows = sum(
+            int(seen[r * t.n : (r + 1) * t.n].sum() - seen[r * t.n : (r + 1) * t.n, r].sum()) for r in range(t.ranks)
+        )
+        found = PASSES["backward"]["pass-q"].by_hand.needed(t)
+        assert found["LSE"] == found["D"] == rows * t.problem.heads and found["Q"] == found["dQpart"]
+
+
+@pytest.mark.parametrize("name", ["ring-needed", "zigzag-needed", "striped-needed"])
+@pytest.mark.parametrize("kind", ["backward", "step"])
+def test_the_busiest_gpu_is_named(kind, name):
+    """By words and by bytes, where gradients are wider than keys."""
+    scheme = PASSES[kind][name]
+    for mask in ("causal", "causal&window:5", "documents:10,14", "~causal"):
+        p = Attention(24, 3, dv=2, heads=4, kv_heads=2, mask=parse_mask(mask), dtype="fp16", acc_dtype="fp32")
+        for P in (2, 3, 4, 6, 12):
+            for t in splits_of(scheme, p, P):
+                widths = {tensor: p.hbm_bytes(spec) for tensor, spec in scheme.tensors(t).items()}
+                for wide in ({}, widths):
+                    each = [sum(n * wide.get(x, 1) for _, x, n in scheme.by_hand.senders(t, r)) for r in range(P)]
+                    assert max(each) == max(each[r] for r in scheme.by_hand.busiest(t)), (mask, P)
+
+
 def test_what_has_no_backward_pass():
     with pytest.raises(InputError, match="with --pass backward"):
-        iosim.links(64, 8, 4, passes="backward", schedules="pass-q")
+        iosim.links(1, 8, 4, Nk=64, passes="backward", schedules="tree")
     with pytest.raises(InputError, match="--latent"):
         iosim.links(64, 8, 4, passes="step", latent=True, dv=4)
     with pytest.raises(InputError, match="--pass"):

@@ -262,6 +262,27 @@ def test_memory_that_is_not_kept_to_is_no_reason_for_a_floor(memory, mask):
         assert r.ratio_to_floor >= 1 and (r.fits or r.theorem != "P2")
 
 
+def test_a_window_is_counted_in_every_layout(iosim):
+    """131,072 tokens: no pair of tokens is looked at, and what comes is what the windows of a GPU's rows reach."""
+    options = "--ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8 --mask causal&window:4096 --csv"
+    rows = {row["schedule"]: row for row in csv.DictReader(io.StringIO(iosim("links", *shlex.split(options)).stdout))}
+    assert int(rows["ring-needed"]["received_words"]) == 7 * 4096 * 8 * 256
+    assert int(rows["zigzag-needed"]["received_words"]) == 14 * 4096 * 8 * 256
+    assert len(rows) == 12 and all(row["needed_words"] for row in rows.values())
+
+
+def test_what_cannot_be_counted_is_left_out_with_the_reason(iosim):
+    """Zigzag order under a window is looked at for each pair of GPUs; without other rows, or if named, it is a fault."""
+    options = "--ranks 512 --N 131072 --d 16 --mask causal&window:4096"
+    done = iosim("links", *shlex.split(options))
+    assert done.exit_code == 0 and "\nstriped " in done.stdout and "\nzigzag " not in done.stdout
+    assert "not for this problem: zigzag: --ranks 512: at most 256 under --mask causal&window:4096" in done.stdout
+    named = iosim("links", *shlex.split(options), "--schedule", "ring,zigzag")
+    assert named.exit_code == 2 and "--ranks: found 512; allowed: at most 256" in named.stderr
+    documents = iosim("links", *shlex.split("--ranks 8 --N 131072 --d 16 --mask documents:65536,65536"))
+    assert documents.exit_code == 2 and len(documents.stderr.strip().splitlines()) == 1
+
+
 def test_a_batch_is_so_many_sequences():
     one, three = (iosim.links(64, 4, 4, heads=4, batch=b, M="4KB", mask="causal") for b in (1, 3))
     for a, b in zip(one.results, three.results, strict=True):
