@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..tuning.curve import step_at
+from ..tuning.curve import steps_at
 from .chart import INKED, Chart, ChartLine
 from .proven import FLOOR, floor_line, order_line
 from .sheet import Sheet
@@ -57,7 +58,7 @@ def ends_of_steps(found: Curve, first: int, last: int) -> list[int]:
 def line_at(name: str, steps: Sequence[CurveStep], M: Sequence[int], key: str = "") -> ChartLine:
     """The line of a staircase at each M where it has tiles. An ideal schedule also has words below its M, which are
     dashed."""
-    known = [(place, step_at(steps, place)) for place in M]
+    known = [*zip(M, steps_at(steps, M), strict=True)]
     if steps[0].Br is None:
         known = [(place, step or steps[0]) for place, step in known]
     drawn = [(place, step) for place, step in known if step is not None]
@@ -67,19 +68,20 @@ def line_at(name: str, steps: Sequence[CurveStep], M: Sequence[int], key: str = 
 
 def shown(found: Curve, M: Sequence[int]) -> dict[str, list[CurveStep]]:
     """The schedules with their own line: the first ones that move other words than those before them."""
-    chosen: dict[str, list[CurveStep]] = {}
+    chosen: dict[str, list[float]] = {}
     for schedule in found.space:
         steps = found.own[schedule.name]
-        if steps and len(found.space) > 1 and not any(alike(steps, other, M) for other in chosen.values()):
-            chosen[schedule.name] = steps
-    return dict([*chosen.items()][:MOST_SCHEDULES])
+        words = [step.total if step else math.nan for step in steps_at(steps, M)]
+        if steps and len(found.space) > 1 and not any(alike(words, other) for other in chosen.values()):
+            chosen[schedule.name] = words
+    return {name: found.own[name] for name in [*chosen][:MOST_SCHEDULES]}
 
 
-def alike(one: Sequence[CurveStep], other: Sequence[CurveStep], M: Sequence[int]) -> bool:
-    """Whether two staircases move nearly the same words at most M where the first has tiles."""
-    pairs = [(a, step_at(other, place)) for place in M if (a := step_at(one, place))]
-    near = [a for a, b in pairs if b and max(a.total, b.total) <= ALIKE * min(a.total, b.total)]
-    return len(near) >= MOST_OF * len(pairs)
+def alike(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two staircases move nearly the same words at most M where the first has tiles; NaN where it has none."""
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a == a]
+    near = sum(max(a, b) <= ALIKE * min(a, b) for a, b in pairs if b == b)
+    return near >= MOST_OF * len(pairs)
 
 
 def over(line: ChartLine, floor: ChartLine) -> ChartLine:

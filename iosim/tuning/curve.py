@@ -76,6 +76,12 @@ def step_at(envelope: Sequence[CurveStep], M_bytes: int) -> CurveStep | None:
     return envelope[index - 1] if index else None
 
 
+def steps_at(envelope: Sequence[CurveStep], M: Sequence[int]) -> list[CurveStep | None]:
+    """The step of an envelope that applies at each of many M, as `step_at` says."""
+    starts = [step.M_bytes for step in envelope]
+    return [envelope[index - 1] if (index := bisect_right(starts, M_bytes)) else None for M_bytes in M]
+
+
 def steps_within(envelope: Sequence[CurveStep], first: int, last: int) -> list[CurveStep]:
     """The steps of an envelope that apply at some M of a range, in bytes."""
     start = bisect_right(envelope, first, key=lambda s: s.M_bytes)
