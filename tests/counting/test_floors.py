@@ -217,7 +217,8 @@ def random_problem(pick):
     heads = kv_heads * pick.choice([1, 1, 2, 4])
     pack = "pack" if str(mask) == "dense" and pick.random() < 0.4 else "repeat"
     options = {"lse": pick.random() < 0.1, "splits": pick.randint(1, 5), "page_size": pick.randint(1, 20)}
-    return Attention(N, d, Nk, dv, pick.randint(1, 2), heads, kv_heads, mask=mask, gqa=pack, **options)
+    latent = dv <= d and pick.random() < 0.2
+    return Attention(N, d, Nk, dv, pick.randint(1, 2), heads, kv_heads, mask=mask, gqa=pack, latent=latent, **options)
 
 
 def counted(pick, family):
