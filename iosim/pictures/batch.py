@@ -134,7 +134,7 @@ class BatchPicture:
         notes = ["keys from left to right; a line is a block of one head, and the number is how many a request has"]
         if self.left_out:
             notes.append(f"{self.left_out:,} more lengths have fewer keys")
-        found += [label(20, y + 8 + 15 * k, note, "start", GREY, 11) for k, note in enumerate(notes)]
+        found += [label(14, y + 8 + 15 * k, note, "start", GREY, 11) for k, note in enumerate(notes)]
         return found, y + 15 * len(notes)
 
     def bars_svg(self, y: float) -> tuple[list[str], float]:
@@ -143,7 +143,7 @@ class BatchPicture:
         left = 20 + max(text_width(way.way) for way in ways)
         scale = (SHEET_WIDTH - left - 90) / max(way.total_bytes for way in ways)
         least = self.found.floor.words * narrowest_bytes(batch.problem)
-        found = [label(20, y, "Bytes of each way, and the floor", "start", INK, 14, bold=True)]
+        found = [label(14, y, "Bytes of each way, and the floor", "start", INK, 14, bold=True)]
         y += 14
         top = y
         for way in ways:
@@ -213,11 +213,12 @@ def batch_page(found: Batched) -> str:
     picture = BatchPicture(found)
     inside, height = picture.drawing()
     ways = shown_rows(found.counts())
+    title, *head = found.header().splitlines()
     about = " ".join(escape(line) for line in answer_lines(found))
     body = (
-        f"<h1>{escape(found.header().partition(chr(10))[0])}</h1><p class=answer>{about}</p>"
+        f"<h1>{escape(title)}</h1><p class=answer>{about}</p>"
         f"{section('Blocks and bytes', svg_frame(SHEET_WIDTH, height, picture.title, inside), '')}"
-        f"{section('Ways to run it', rows_table(ways), escape(found.header().partition(chr(10))[2]))}"
+        f"{section('Ways to run it', rows_table(ways), '<br>'.join(map(escape, head)))}"
         f"{section('Words of each tensor', rows_table(tensor_rows(found)), '')}"
     )
     return document("A batch of requests", body)
