@@ -6,6 +6,10 @@ are NaN. What is not its own it asks of other processes, and the bytes that come
 A load that names its sender is asked of that process, which may pass on what it received. Any other load is asked of
 all, and each sends what it has at home. A process that does not have the words yet answers when it has them.
 
+In the backward text of a ring each GPU adds up the parts of dK and dV that others made, and receives as many shards as
+make up the sum that goes round. Here the sum goes round: a process receives it from the left, adds its own part, and
+passes it on (`OneGpu.sum_of_others`).
+
 `run(cases, ranks)` answers for each case its results, O or gradients, and {(sender, receiver): bytes}.
 """
 
@@ -18,9 +22,13 @@ import numpy as np
 
 from iosim.core.numeric import Numeric, slices
 from iosim.core.shapes import shape_of
-from iosim.distributed.schedules import PASSES
+from iosim.distributed.schedules import PASSES, of_ring
 
 RESULTS = {"forward": ("O",), "backward": ("dQ", "dK", "dV"), "step": ("O", "dQ", "dK", "dV")}
+
+
+SUMS = {"dKpart": "dK sum", "dVpart": "dV sum"}
+"""Tensors of gradients of keys, and those of their sums that go round a ring: one for each hop."""
 
 
 class Memory:
@@ -71,11 +79,13 @@ class Server(Thread):
 
 class OneGpu(Numeric):
     """The machine of one process: of loops over GPUs it runs its own iteration only. All processes wait for each other
-    after such a loop, because the next one may change what others still need."""
+    after such a loop, because the next one may change what others still need. The sum of a shard's gradients begins on
+    the GPU that is `begins` places after that of the shard; None if no sum goes round."""
 
-    def __init__(self, problem, memory, asked, data, barrier):
-        super().__init__(problem, memory.home)
+    def __init__(self, t, memory, asked, data, barrier, begins):
+        super().__init__(t.run, memory.home)
         self.memory, self.asked, self.data, self.barrier, self.received = memory, asked, data, barrier, Counter()
+        self.t, self.begins, self.summed = t, begins, set()
 
     def _walk(self, length, size, where, parallel):
         outermost = parallel and self._depth == 0
@@ -87,6 +97,12 @@ class OneGpu(Numeric):
 
     def _fetch(self, block, tensor, where):
         index = slices(block.shape)
+        if tensor in SUMS and block.sender is not None and self.begins is not None:
+            block.value = np.zeros(self.array(tensor)[index].shape)
+            if tensor not in self.summed:  # all hops at once; what the text adds after this is zero
+                self.summed.add(tensor)
+                block.value += self.sum_of_others(tensor)
+            return
         own = np.full(self.array(tensor).shape, block.own is True)
         if isinstance(block.own, tuple) and block.own:
             own[slices(shape_of(tensor, block.own, self.tensors, self.p))] = True
@@ -95,6 +111,27 @@ class OneGpu(Numeric):
         if not own.all():
             self._receive(values, tensor, index, ~own, None if block.sender is None else block.sender.start)
         block.value = values
+
+    def sum_of_others(self, tensor):
+        """The sum of the gradients of this GPU's shard over the other members of its ring, in hops."""
+        t, rank = self.t, self.memory.rank
+        group, each, slots = rank // t.apart, t.nk * t.apart, rank % t.apart * t.kv_heads
+        left = (group - 1) % t.ring * t.apart + rank % t.apart
+
+        def made(shard):
+            """What this GPU has made of the gradients of a shard."""
+            first = group * t.problem.Nk + shard % t.ring * each
+            return self.memory.home[tensor][first : first + each, slots : slots + t.kv_heads]
+
+        total = made(group - self.begins)
+        for hop in range(t.ring - self.begins):
+            self.memory.keep(self.memory.home, SUMS[tensor], hop, total)
+            total = np.full(total.shape, np.nan)
+            self._receive(total, SUMS[tensor], hop, np.full(total.shape, True), left)
+            shard = (group - self.begins - 1 - hop) % t.ring
+            if shard != group:
+                total = total + made(shard)
+        return total if self.begins else total - made(group)
 
     def _receive(self, values, tensor, index, wanted, sender):
         """Fill the wanted words of an array from other processes."""
@@ -131,10 +168,15 @@ def worker(rank, cases, pipes, barrier, answers):
     for number, (kind, name, t, whole) in enumerate(cases):
         scheme = PASSES[kind][name]
         bound = scheme.bind(t)
-        memory = Memory(rank, {tensor: t.run.shape(spec) for tensor, spec in bound.tensors.items()})
+        shapes = {tensor: t.run.shape(spec) for tensor, spec in bound.tensors.items()}
+        shard = {"dKpart": t.problem.d, "dVpart": t.problem.dv}
+        shapes |= {SUMS[x]: (t.ring, t.nk * t.apart, t.kv_heads, width) for x, width in shard.items()}
+        memory = Memory(rank, shapes)
         for tensor, index in start_of(scheme, t, rank, whole).items():
             memory.keep(memory.home, tensor, index, whole[tensor][index])
-        machine, server = OneGpu(t.run, memory, asked, data_in, barrier), Server(memory, requests, data_out)
+        begins = None if scheme.more is not of_ring or name.endswith("-needed") else int(name != "ring-coded")
+        machine = OneGpu(t, memory, asked, data_in, barrier, begins)
+        server = Server(memory, requests, data_out)
         server.start()
         machine.run(bound, scheme.tiling(t))
         server.over.set()
