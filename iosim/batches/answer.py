@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 from ..answer import Answer, Column, Table, numbered
-from ..core.problem import Attention
+from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
@@ -16,6 +16,7 @@ from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..errors import InputError
 from ..masks import parse_mask
+from ..schedules import SCHEDULES
 from ..units import format_bytes, parse_bytes, parse_count
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
@@ -187,9 +188,10 @@ class Batched(Answer):
         """Notes on what a GPU implies, on tiles that nobody gave, and on a missing mask."""
         b = self.batch
         unmasked = [] if b.single or str(b.problem.mask) != "dense" else [DENSE_MASK]
-        skipping = {"split", "split-by-length", "paged", "paged-split"} & {way.way for way in self.ways}
-        visits = [f"{', '.join(way.way for way in self.ways if way.way in skipping)} skip nothing under the mask"]
-        hidden = visits if skipping and not b.single and str(b.problem.mask) != "dense" else []
+        blind = {name for name, schedule in SCHEDULES.items() if not skips_tiles(schedule, b.problem)}
+        visits = [way.way for way in self.ways if blind & {*way.schedule.split(", ")}]
+        hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
+        hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
         absolute = "window" in str(b.problem.mask) and b.new_tokens < b.tokens
         return [*self.under.notes, *unmasked, *([WINDOWS] if absolute else []), *hidden]
 

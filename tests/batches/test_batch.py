@@ -109,6 +109,24 @@ def problem_of(way, new, tokens, packs=True):
     return narrowed(p, N=2 * new, heads=2, mask=mask)
 
 
+@pytest.mark.parametrize(
+    ("requests", "more", "said"),
+    [
+        ("9:40, 1:33", {"ways": "paged"}, "paged skips nothing"),
+        ("9:40, 1:33", {"ways": "pack,split,paged-tiles,paged-split"}, "split, paged-split skip nothing"),
+        ("9:400, 1:3000", {"ways": "pack,FlashInfer", "hardware": "h100"}, "FlashInfer skips nothing"),
+        ("9:40, 1:33", {"ways": "pack", "visit_all": True}, "pack skips nothing"),
+        ("9:40, 1:33", {"ways": "pack,paged-tiles"}, ""),
+        ("1:40, 1:33", {"ways": "split"}, ""),
+        ("9:40", {"ways": "split", "mask": "dense"}, ""),
+    ],
+)
+def test_a_note_names_the_ways_that_skip_nothing(requests, more, said):
+    fields = {**SMALL, "tiles": None if "hardware" in more else "6x4"}
+    notes = [note for note in iosim.batch(requests, **{**fields, **more}).notes if "nothing under" in note]
+    assert notes == ([f"{said} under the mask"] if said else [])
+
+
 def test_pages_in_key_tiles_are_what_formulas_and_walks_say():
     """Key tiles that the mask hides are left out, and each of the others reads an entry for each of its pages."""
     rng = np.random.default_rng(6)
