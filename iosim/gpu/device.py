@@ -36,7 +36,7 @@ extern "C" __global__ void iosim_wait(long long nanoseconds) {
 NO_GPU = "no NVIDIA GPU, or no driver for it, was found on this machine"
 WITHOUT = (
     "this works without: verify and profile with --from-ncu FILE (a kept profile), roofline and tune --by time "
-    "(predicted times), count, sweep, check, and all other commands"
+    "(least times), count, sweep, check, and all other commands"
 )
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 DRIVERS = ("libcuda.so.1", "nvcuda.dll")

@@ -113,9 +113,9 @@ def sentence(found: FastestAnswer) -> str:
     best, least = one.fastest, one.least
     text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:,.1f} us"
     if not found.generated:
-        text = f"{best.schedule} with {best.tiles} allows the least time: {best.seconds * 1e6:,.1f} us or more"
-        tie = f"of times within {TIE - 1:.0%} the one of fewer bytes is first"
-        return f"{text}; {one.candidates:,} tilings were compared, and {tie}." + idle(best, found.hardware)
+        text = f"{best.schedule} with {best.tiles} takes at least {best.seconds * 1e6:,.1f} us"
+        why = f"of {one.candidates:,} tilings it moves the fewest bytes within {TIE - 1:.0%} of the least time"
+        return f"{text}; {why}." + idle(best, found.hardware)
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
         text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
     how = f"all {one.candidates:,} candidates were predicted"

@@ -129,8 +129,8 @@ class Training(Answer):
         return Table((*problem_columns(cells), *STEP, *of_pass("forward"), *of_pass("backward")), self.steps)
 
     def pieces(self) -> Pieces:
-        above = header(self.problem, self.M_bytes)
-        return [above, self.table(), *unfused_lines(self), "", *answer_lines(self)]
+        above, (first, *more) = header(self.problem, self.M_bytes), answer_lines(self)
+        return [first, above, self.table(), *unfused_lines(self), *([""] if more else []), *more]
 
     def to_dict(self) -> Row:
         return {

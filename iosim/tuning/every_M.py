@@ -85,14 +85,14 @@ class Curve(Answer):
         return Table(columns, rows, shown=in_order((*STEP, *OF_SCHEDULE), names))
 
     def some(self) -> list[CurveStep]:
-        """The steps that people see: all of a range and of a short curve. Else those from M = d words on at which the
-        traffic has fallen enough, and the last one."""
-        if self.every or self.within or len(self.steps) <= MOST_ROWS:
+        """The steps that people see: all of a short curve. Else those at which the traffic has fallen enough, and the
+        last one. A curve without a range begins at M = d words."""
+        if self.every or len(self.steps) <= MOST_ROWS:
             return self.steps
         *before, last = self.steps
         chosen: list[CurveStep] = []
         for step in before:
-            large = step.M_bytes >= self.problem.d * self.problem.word_bytes
+            large = self.within or step.M_bytes >= self.problem.d * self.problem.word_bytes
             if large and (not chosen or step.total_bytes <= FALL * chosen[-1].total_bytes):
                 chosen.append(step)
         return [*chosen, last]
@@ -114,17 +114,16 @@ class Curve(Answer):
         range_of_M = f" for M {between(*self.within)}" if self.within else ""
         some = self.some()
         return [
+            *answer_lines(self),
             problem_line(p),
             f"least traffic{blocks} over {names}{range_of_M}: {numbered(len(self.steps), 'breakpoint')}",
             *([left_out] if self.left_out else []),
             "",
             self.table_of(some),
-            *line_on_some(len(some), len(self.steps)),
+            *line_on_some(len(some), len(self.steps), bool(self.within)),
             "",
             "published, at the M that they need:",
             self.known(),
-            "",
-            *answer_lines(self),
         ]
 
     def to_dict(self) -> Row:
@@ -233,12 +232,13 @@ def between(first: int, last: int) -> str:
     return f"from {format_bytes(first)} to {format_bytes(last)}"
 
 
-def line_on_some(shown: int, steps: int) -> list[str]:
+def line_on_some(shown: int, steps: int, in_range: bool) -> list[str]:
     """The line below a table that does not show all steps."""
     if shown == steps:
         return []
-    which = f"from M = d words on, each the first at which the traffic is at most {FALL} times that of the row above"
-    return [f"{shown} of {steps} breakpoints: {which}; --all shows every one, and --M 16KB:1MB those of a range"]
+    which = f"each the first at which the traffic is at most {FALL} times that of the row above; --all shows every one"
+    start, more = ("", "") if in_range else ("from M = d words on, ", ", and --M 16KB:1MB is a range")
+    return [f"{shown} of {steps:,} breakpoints: {start}{which}{more}"]
 
 
 # ---------------------------------------------------------------- the gap to the floor

@@ -1,6 +1,7 @@
 """Tiles ranked by the bound: whole blocks by hand, ties, published tiles, and how good the ranking is."""
 
 import json
+from dataclasses import replace
 from math import ceil
 
 import pytest
@@ -13,7 +14,8 @@ from iosim.core.tiling import Tiling, parse_tiles
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.studies.bound_tiles import TIE, at_least, goodness, in_order
+from iosim.studies.bound_tiles import TIE, at_least, fastest_by_bound, goodness, in_order
+from iosim.studies.fastest import idle
 from iosim.studies.measured_kernels import kept
 from iosim.studies.roofline import roofline
 
@@ -70,7 +72,9 @@ def test_published_tiles_stand_beside(ask, iosim, mask):
     assert by == {"time", "traffic", "FA2", "FA3"} and got["not_predicted"] == {} and got["limit_seconds"] is None
     fa3 = next(row for row in got["results"] if row["chosen_by"] == "FA3")
     assert (fa3["Br"], fa3["Bc"]) == ((128, 128) if mask else (128, 176))
-    assert got["answer"].startswith("flash2 with ") and "allows the least time" in got["answer"]
+    first = min(got["results"], key=lambda row: row["chosen_by"] != "time")
+    said = f"flash2 with {first['Br']}x{first['Bc']} takes at least {first['seconds'] * 1e6:,.1f} us; of "
+    assert got["answer"].startswith(said) and " it moves the fewest bytes within 5% of the least time." in got["answer"]
     text = iosim(*LINE, *mask).stdout
     assert text.startswith(got["answer"] + "\n")
     assert "least times at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors" in text
@@ -117,3 +121,13 @@ def test_no_measured_kernel_is_faster_than_its_whole_blocks():
     for one in kept():
         if one.kernel in ("torch-flash", "torch-cudnn") and one.problem.N > 16:
             assert one.seconds > at_least(find("flash2"), one.problem, Tiling(128, 128), load(one.gpu)).seconds, one
+
+
+def test_as_many_blocks_as_multiprocessors_leave_none_idle():
+    """A block for each is enough, and one block less is said to be too few."""
+    chip = load("h100")
+    first = fastest_by_bound(Attention(1024, 64, heads=4, acc_dtype="fp32"), "h100", ["flash2"], 16).results[0].fastest
+    assert idle(replace(first, blocks=chip.sms), chip) == ""
+    assert f"only {chip.sms - 1} blocks for {chip.sms} multiprocessors" in idle(
+        replace(first, blocks=chip.sms - 1), chip
+    )

@@ -322,7 +322,12 @@ def test_a_range_in_the_command(iosim, ask):
     assert some["curve"][0] == every[every.index(inside[0]) - 1], "what applies at 10 KB"
     text = iosim(*args, "--M", "10KB:100KB").stdout
     assert "for M from 10,240 B (10 KiB) to 102,400 B (100 KiB): " in text
-    assert all(f" {row['total']:,} " in text for row in some["curve"]), "a range is shown whole"
+    starts = {line.split(" B ")[0].strip() for line in text.split("\npublished")[0].splitlines()}
+    shown = [row for row in some["curve"] if f"{row['M_bytes']:,}" in starts]
+    assert shown[0] == some["curve"][0] and shown[-1] == some["curve"][-1] and len(shown) < 20
+    assert f"{len(shown)} of {len(some['curve'])} breakpoints: each the first at which " in text
+    whole = iosim(*args, "--M", "10KB:100KB", "--all").stdout
+    assert all(f" {row['total']:,} " in whole for row in some["curve"])
     ends = [*(row["M_bytes"] - 1 for row in inside), 100 * 1024]
     ratios = [row["total"] / floor(Attention(2048, 64), M).words for row, M in zip(some["curve"], ends, strict=True)]
     assert f"at most {max(ratios):.3f} times the floor for M from 10,240 B" in some["answer"]
@@ -348,7 +353,7 @@ def test_without_a_range_some_rows_are_shown(iosim, ask):
     bytes_of = [int(row.split(" B ")[0].replace(",", "")) for row in rows]
     chosen = [row for row in every if row["M_bytes"] in bytes_of]
     assert len(rows) == len(chosen) < 40 < len(every) and chosen[-1] == every[-1]
-    assert f"{len(rows)} of {len(every)} breakpoints" in said and "--all" in said and "16KB:1MB" in said
+    assert f"{len(rows)} of {len(every):,} breakpoints" in said and "--all" in said and "16KB:1MB" in said
     large = [row for row in every if row["M_bytes"] >= 64 * 2]
     expected = [large[0]]
     for row in large[1:-1]:

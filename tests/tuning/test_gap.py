@@ -80,7 +80,7 @@ def test_where_the_gap_is_largest_for_large_sizes():
 def test_curves_say_it(ask, iosim):
     args = ("tune", "--N", 64, "--d", 8, "--curve")
     found, text = ask(*args), iosim(*args).stdout
-    assert " ".join(text.split()).endswith(found["answer"]) and "times the floor" in found["answer"]
+    assert text.startswith(found["answer"] + "\n") and "times the floor" in found["answer"]
     assert "x floor" in text and found["curve"][0]["floor_words"] > 0
     assert "No gap is known" in ask(*args, "--schedule", "linear")["answer"]
 
