@@ -348,6 +348,19 @@ def test_rows_that_see_one_key_need_no_scores():
     assert nothing.words == nothing.reads == 0
 
 
+def test_a_statistic_for_nothing_saves_a_word():
+    """The counterexample of docs/floors.md, section 3: with the mean of K, or with LSE, the second key need not be read."""
+    q, keys, values = 0.7, np.array([0.3, -1.1]), np.array([2.0, 5.0])
+    p = np.exp(q * keys) / np.exp(q * keys).sum()
+    mean, lse = keys.mean(), np.log(np.exp(q * keys).sum())
+    read = [q, keys[0], *values]
+    by_mean = np.exp([read[0] * read[1], read[0] * (2 * mean - read[1])])
+    first = np.exp(read[0] * read[1] - lse)
+    for weights in (by_mean / by_mean.sum(), np.array([first, 1 - first])):
+        assert weights @ read[2:] == pytest.approx(p @ values)
+    assert len(read) + 1 == 5 and floor(Attention(1, 1, Nk=2)).words == 6
+
+
 def test_tiny_memories():
     assert floor(Attention(64, 8), 1).form == "compulsory", "not one word"
     for M in range(1, 40):
