@@ -536,7 +536,7 @@ def stated(found, keys, latent, backward):
         if not backward
         else d * (found.rows + keys) + keys * (columns if found.form == "backward" else dv)
     )
-    value = found.T * Z / g(X) + (M * M / X if g(M) < Z else 0)
+    value = found.T * Z / g(X) + (M * M / X if g(M) < Z else 0) - Decimal("1e-30")  # what rounding may have added
     assert latent == found.form.startswith("latent") and backward == (found.form in ("backward", "I'", "II'"))
     return 0 if found.form == "simple" else int(n), int(value.to_integral_value("ROUND_CEILING")) - price
 
