@@ -156,6 +156,8 @@ def test_the_table_of_steps():
     sums = {
         row["followed_ms"]: float(row["arithmetic_ms"]) + float(row["links_ms"]) for row in rows if row["N"] != "8192"
     }
+    ratios = [float(r["ratio"]) for r in rows if r["kernel"] != "generated" and int(r["N"]) >= 32768]
+    assert f"took {min(ratios):.1f} to {max(ratios):.1f} times its `time`" in (ROOT / "docs/links.md").read_text()
     apart = max(abs(float(followed) / both - 1) for followed, both in sums.items())
     assert f"sum of their parts by up to {100 * apart:.0f} %" in " ".join(page.split())
     for scheme, words in (("ring", "takes 1.28 times its own"), ("ulysses", "takes 3.05 times its bound")):
