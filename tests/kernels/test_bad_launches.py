@@ -69,10 +69,11 @@ def test_a_kernel_that_is_not_there(iosim):
 
 def test_a_kernel_that_is_not_there_in_a_file_that_fails(iosim, tmp_path):
     file = tmp_path / "kernels.py"
-    file.write_text(FILE.read_text() + "\n\nx = undefined\n")
+    file.write_text(f"{FILE.read_text()}\n\nx = undefined\n")
+    line = len(FILE.read_text().splitlines()) + 3
     found = iosim(*line_of({}, file, kernel="nothing_like_it"))
     assert found.exit_code == 2 and "allowed: add, softmax" in found.stderr
-    assert f"{file}, line 122 `x = undefined`: NameError: name 'undefined' is not defined" in found.stderr
+    assert f"{file}, line {line} `x = undefined`: NameError: name 'undefined' is not defined" in found.stderr
 
 
 def test_a_parameter_on_a_line_of_its_own(iosim, tmp_path):

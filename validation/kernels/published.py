@@ -1,10 +1,15 @@
 """Kernels of published projects: which of them `iosim explain --script` answers for, from files as they are.
 
-    PYTHONPATH=. python validation/kernels/published.py FOLDER > validation/kernels/published.csv
+    PYTHONPATH=. python validation/kernels/published.py FOLDER [PROJECT...] > published.csv
+    PYTHONPATH=. python validation/kernels/published.py FOLDER --interpret published.csv [PROJECT...] > with_words.csv
 
 FOLDER has a folder for each project, with its files as published. The scripts are the project's own, or stand in
 scripts/ and call what a package offers. PyTorch is needed (its CPU build). Rows are made with PyTorch 2.13 and Triton
 3.6. Packages that the projects need are not installed, but for einops (in FOLDER/site), which mamba's functions call.
+
+`--interpret` puts the words of Triton's own interpreter beside, for the first programs of the first launch of a kernel
+that is counted (`programs` of its grid): `interpreter_words` and `iosim_words` are all words read, written and changed,
+and `verdict` is the worst of all arguments, as interpreted_drawn.py has it. Kernels that were not tried have none.
 """
 
 from __future__ import annotations
@@ -13,12 +18,17 @@ import csv
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-COLUMNS = ("project", "version", "script", "kernel", "answer", "launches", "reads", "writes", "why")
+BESIDE = ("programs", "interpreter_words", "iosim_words", "verdict")
+COLUMNS = ("project", "version", "script", "kernel", "answer", "launches", "reads", "writes", "why", *BESIDE)
+VERDICTS = ("same", "fewer", "not run", "different")  # the last is the worst
+INTERPRETED_SECONDS = 60  # of one launch
+FIRST_PROGRAMS = ((2, 1, 1), (1, 16, 1))  # on each axis: the second if the first move no word
 TUTORIALS = ("01-vector-add", "02-fused-softmax", "03-matrix-multiplication", "04-low-memory-dropout", "05-layer-norm",
-             "06-fused-attention", "07-extern-functions", "09-persistent-matmul",
+             "06-fused-attention", "07-extern-functions", "08-grouped-gemm", "09-persistent-matmul",
              "10-block-scaled-matmul", "11-programmatic-dependent-launch")  # fmt: skip
 LECTURES = ("lecture_001/triton_square", "lecture_029/vector_add", "lecture_018/kernels/triton_fused_add_mul_relu",
             "lecture_018/kernels/triton_fused_add_mul_activation",
@@ -47,8 +57,7 @@ def explained(script: Path, folder: Path, flags: list[str]) -> dict[str, object]
     """The answers for a script, as JSON."""
     command = [sys.executable, "-W", "ignore", "-m", "iosim", "explain", "--script", str(script), "--json",
                "--no-resources", "--timeout", "300", *flags]  # fmt: skip
-    paths = ":".join([*sys.path[1:2], str(HERE.parents[1]), str(folder), str(folder.parents[0] / "site")])
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": paths}
+    environment = environment_of(folder)
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environment, timeout=LIMIT_SECONDS
@@ -59,6 +68,12 @@ def explained(script: Path, folder: Path, flags: list[str]) -> dict[str, object]
         return {"refused": [{"kernel": None, "why": done.stderr.strip().splitlines()[-1]}], "answers": []}
     found = json.loads(done.stdout)
     return found if "answers" in found else {"answers": [found], "refused": found.get("refused", [])}
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment in which scripts of a project find its files."""
+    paths = ":".join([*sys.path[1:2], str(HERE.parents[1]), str(folder), str(folder.parents[0] / "site")])
+    return {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": paths}
 
 
 def rows_of(project: str, root: Path) -> list[dict[str, object]]:
@@ -85,11 +100,73 @@ def rows_of(project: str, root: Path) -> list[dict[str, object]]:
     return list(rows.values())
 
 
+# ---------------------------------------------------------------- the interpreter's words beside
+
+
+def script_of(row: dict[str, str], root: Path) -> Path:
+    """The script of a row."""
+    _, _, own, _ = PROJECTS[row["project"]]
+    name = row["script"].split()[0]
+    path = next((each for each in own if Path(each).name == name), None)
+    return HERE / "scripts" / name if path is None else root / row["project"] / path
+
+
+def interpret(rows: list[dict[str, str]], root: Path, projects: list[str]) -> None:
+    """Give rows of kernels that are counted the words of the interpreter. Each script has a process of its own."""
+    waiting = [row for row in rows if row["project"] in projects and row["answer"] != "refused"]
+    for script in dict.fromkeys(script_of(row, root) for row in waiting):
+        own = [row for row in waiting if script_of(row, root) == script]
+        folder = root / own[0]["project"] / PROJECTS[own[0]["project"]][1]
+        command = [sys.executable, "-W", "ignore", __file__, "--worker", str(script), *(row["kernel"] for row in own)]
+        with tempfile.TemporaryFile("w+") as out:
+            subprocess.run(command, stdout=out, env=environment_of(folder), check=False)
+            out.seek(0)
+            found = dict(json.loads(line) for line in out.read().splitlines())
+        for row in own:
+            row.update(found.get(row["kernel"], {}))
+
+
+def work(script: Path, kernels: list[str]) -> None:
+    """Print what both say of kernels of a script, a line of JSON for each: [kernel, columns]."""
+    import interpreted_drawn
+
+    from iosim.kernels.read.compile import capability
+    from iosim.kernels.read.script import Caught, caught_launches
+
+    interpreted_drawn.LIMIT_SECONDS, interpreted_drawn.MOST_PROGRAMS = INTERPRETED_SECONDS, FIRST_PROGRAMS
+    target = FLAGS.get(script.stem, ["--target", "sm_90"])[1]
+    launches: dict[str, dict[object, Caught]] = {}
+    out = sys.stdout
+    for each in caught_launches(str(script), capability(target), 300).launches:
+        launches.setdefault(each.kernel.name, {}).setdefault(each.key, each)
+    for kernel in kernels:
+        pairs = [(str(script.with_suffix("")), each) for each in launches.get(kernel, {}).values()]
+        try:
+            rows = interpreted_drawn.rows_of(interpreted_drawn.small_launches(pairs), {}, script.parent)
+        except Exception as error:  # of the project's files, or none of these launches is counted
+            rows = [{"verdict": "not run", "why": str(error)}]
+        sums = {key: sum(int(str(row.get(key, 0))) for row in rows) for key in ("words", "iosim_words")}
+        verdict = max((str(row["verdict"]) for row in rows), key=VERDICTS.index)
+        row = {"programs": rows[0].get("programs"), "interpreter_words": sums["words"], **sums, "verdict": verdict}
+        print(kernel, verdict, rows[0].get("why", "")[:150] if verdict == "not run" else "", file=sys.stderr)
+        shown = {key: row[key] for key in BESIDE} if verdict != "not run" else {"verdict": verdict}
+        print(json.dumps([kernel, shown]), file=out, flush=True)
+
+
 def main() -> None:
     """Print a row for each kernel of each project."""
+    if sys.argv[1] == "--worker":
+        work(Path(sys.argv[2]), sys.argv[3:])
+        return
     root = Path(sys.argv[1]).resolve()
-    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n", restval="")
     writer.writeheader()
+    if sys.argv[2:3] == ["--interpret"]:
+        with open(sys.argv[3], newline="") as file:
+            rows = list(csv.DictReader(file))
+        interpret(rows, root, sys.argv[4:] or list(PROJECTS))
+        writer.writerows(rows)
+        return
     for project in sys.argv[2:] or PROJECTS:
         for row in rows_of(project, root):
             writer.writerow({"why": "", **row})
