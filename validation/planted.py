@@ -9,7 +9,8 @@ It needs CuPy, PyTorch and Nsight Compute, and takes less than 8 minutes on an H
 - torch.csv and torch_stores.csv: calls of PyTorch's kernels whose stores are not explained, with counters of local
   memory.
 
-A short table comes last.
+A short table comes last. With --again, it runs the rows that did not agree once, the fault that was not seen once, and
+20 fresh rows: again_rows.csv and planted_again_rows.csv. That takes less than 2 minutes, and needs no PyTorch.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from iosim.masks import parse_mask
 from validation.random_rows import ON_GPU, draw
 
 ROWS, SEED = 60, 34
+FRESH_ROWS, FRESH_SEED = 20, 35
 FACTOR = "1.0005f"
 ALLOWED_SECONDS = 480
 
@@ -128,7 +130,47 @@ def planted_jobs() -> list[ScheduleJob]:
     return [ScheduleJob(name, replace(p, dtype=dtype, acc_dtype=acc), tiling) for name, dtype, acc, p, tiling in rows]
 
 
+def jobs_again() -> list[ScheduleJob]:
+    """Rows that did not agree with an H100 before their causes were mended: the error of sums in fp16, O and LSE of
+    other keys than those of the group, a mask that hides every pair, and sectors of rows of 48 bytes."""
+    latent = {"latent": True, "kv_dtype": "fp8", "kv_scales": "16", "gqa": "pack"}
+    narrow, empty = {"dtype": "fp16", "acc_dtype": "fp16"}, parse_mask("causal&window:33")
+    group = {"heads": 6, "kv_heads": 3, "dtype": "bf16", "acc_dtype": "bf16", "mask": parse_mask("causal")}
+    return [
+        ScheduleJob("matmul-naive", Attention(200, 128, heads=2, gqa="pack", **narrow), Tiling(1, 1)),
+        ScheduleJob("small-cache-bwd", Attention(960, 192, Nk=8286, **group), Tiling(16, 16, depth=8)),
+        ScheduleJob("flash1-bwd", Attention(1222, 32, Nk=60, heads=3, mask=empty, **narrow), Tiling(64, 7)),
+        ScheduleJob(
+            "flash1", Attention(40, 24, Nk=9000, dv=16, dtype="bf16", acc_dtype="fp32", **latent), Tiling(7, 7)
+        ),
+    ]
+
+
+def unseen_before() -> list[ScheduleJob]:
+    """The job whose hidden load was less than what partial sectors were allowed."""
+    return [job for job in planted_jobs() if job.problem.d == 36]
+
+
 # ---------------------------------------------------------------- on the GPU
+
+
+def again(folder: Path) -> bool:
+    """Whether the rows and the fault of before, and fresh rows, are now as they should be."""
+    begin = time.perf_counter()
+    jobs = [*jobs_again(), *draw(FRESH_SEED, FRESH_ROWS, ON_GPU)]
+    compile_all(jobs, unseen_before(), ["load"])
+    said(begin, "compiled")
+    rows = verdicts(jobs, folder, "again")
+    found = [in_short(job, row) for job, row in zip(jobs, rows, strict=True)]
+    write(folder / "again_rows.csv", found)
+    said(begin, "rows")
+    seen_now = planted("load", folder, unseen_before())
+    write(folder / "planted_again_rows.csv", seen_now)
+    print("\n".join(f"{row['job']}: {row['faults']}" for row in found if not row["ok"]))
+    print(grid.table([seen_of("load", seen_now)]))
+    agree = sum(bool(row["ok"]) for row in found)
+    print(f"{agree} of {len(found)} rows agree; {time.perf_counter() - begin:.0f} s")
+    return agree == len(found) and all(row["seen"] for row in seen_now)
 
 
 def main() -> int:
@@ -137,16 +179,19 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--again", action="store_true", help="the rows and the fault of before, and 20 fresh rows")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
+    if given.again:
+        return int(not again(given.folder))
     begin = time.perf_counter()
     jobs = [*draw(given.seed, given.rows, ON_GPU), tuned_lse()]
-    compile_all(jobs)
+    compile_all(jobs, planted_jobs(), list(FAULTS))
     said(begin, "compiled")
     rows = verdicts(jobs, given.folder, "random")
     write(given.folder / "random_rows.csv", [in_short(job, row) for job, row in zip(jobs, rows, strict=True)])
     said(begin, "random rows")
-    found = [planted(fault, given.folder) for fault in FAULTS]
+    found = [planted(fault, given.folder, planted_jobs()) for fault in FAULTS]
     write(given.folder / "planted_rows.csv", [row for each in found for row in each])
     said(begin, "planted faults")
     torch = torch_rows(given.folder)
@@ -170,16 +215,16 @@ def said(begin: float, what: str) -> None:
     print(f"# {time.perf_counter() - begin:.0f} s: {what}", flush=True)
 
 
-def compile_all(jobs: Sequence[Job]) -> None:
+def compile_all(jobs: Sequence[Job], spoiled_jobs: Sequence[ScheduleJob], faults: Sequence[str]) -> None:
     """Compile all kernels, with and without faults, on all processors. The workers find them in CuPy's cache."""
     from iosim.cuda.machine import generate
     from iosim.gpu import device
 
     own = [GeneratedJob(job) for job in jobs if isinstance(job, ScheduleJob) and not job.tuned]
-    spoiled = [GeneratedJob(job) for job in planted_jobs()]
+    spoiled = [GeneratedJob(job) for job in spoiled_jobs]
     right = [generate(*one.parts, count=count) for one in own for count in (False, True)]
     with_fault = [generate(*one.parts, count=count) for one in spoiled for count in (False, True)]
-    device.compile_all(right + [fault(program) for program in with_fault for fault in FAULTS.values()])
+    device.compile_all(right + [fault(program) for program in with_fault for fault in map(FAULTS.__getitem__, faults)])
 
 
 def verdicts(jobs: Sequence[ScheduleJob], folder: Path, name: str, load: Sequence[str] = ()) -> list[Verdict]:
@@ -191,11 +236,10 @@ def verdicts(jobs: Sequence[ScheduleJob], folder: Path, name: str, load: Sequenc
     return [verify(evidence, None) for evidence in combine(jobs, notes, kernels)]
 
 
-def planted(fault: str, folder: Path) -> list[dict[str, object]]:
+def planted(fault: str, folder: Path, jobs: Sequence[ScheduleJob]) -> list[dict[str, object]]:
     """A row for each job whose kernels have the fault: whether it is seen, and in what."""
     file = folder / f"plant_{fault}.py"
     file.write_text(f"from validation.planted import plant\n\nplant({fault!r})\n", encoding="utf-8")
-    jobs = planted_jobs()
     rows = verdicts(jobs, folder, f"planted_{fault}", [str(file)])
     return [
         {"fault": fault, **in_short(job, row), "seen": seen(fault, row)} for job, row in zip(jobs, rows, strict=True)

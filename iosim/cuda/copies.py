@@ -6,6 +6,7 @@ counts the sectors that they touch.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
 
 CHUNK_BYTES = 16  # the most that a lane moves in one access
-# Lanes of an asynchronous copy whose sectors are counted together. Measured on an H200: 8 pieces of 16 bytes that start
-# in the middle of a sector count as 5 sectors, and fewer pieces as up to one more than they touch.
-ASYNCHRONOUS_LANES = 4
+# Lanes of an asynchronous copy whose sectors are counted together. Measured on an H200 and an H100: 8 pieces of 16
+# bytes that start in the middle of a sector count as 5 sectors, and fewer pieces as up to one more than they touch.
+ASYNCHRONOUS_LANES = 8
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,10 @@ class Copy:
     width: int
     """Bytes of a word in HBM."""
     step: int
-    """Every tile starts at a multiple of so many bytes of a sector."""
+    """Every tile starts at a multiple of so many bytes of a sector from the start of its head."""
+    heads: tuple[tuple[int, int], ...]
+    """(bytes from the start of a sector to a head of the tensor, how many query heads read or write such a head). The
+    array starts at a sector."""
 
     @classmethod
     def of(cls, p: Attention, tensor: Tensor, block: Block, plan: Plan, loads: bool) -> Self:
@@ -65,7 +69,10 @@ class Copy:
         whole = (block.base or block) in plan.whole
         together = words_together(p, tensor, block, columns)
         starts = [words_between(block.shape[0]) * block_stride(block), *map(words_between, block.shape[1:])]
-        apart = product(p.shape(tensor)) if p.instances > 1 else 0
+        apart, heads = width * product(p.shape(tensor)), p.batch * p.kv_heads if tensor.shared else p.instances
+        places: Tally[int] = Tally()
+        for h in range(SECTOR_BYTES):  # places repeat after so many heads
+            places[h * apart % SECTOR_BYTES] += p.instances // heads * len(range(h, heads, SECTOR_BYTES))
         return cls(
             together=together,
             columns=columns,
@@ -75,7 +82,8 @@ class Copy:
             asynchronous=loads and together > 1 and p.sram_type(block.tensor) == p.hbm_type(tensor),
             stride=row_stride(p, tensor),
             width=width,
-            step=gcd(SECTOR_BYTES, width * gcd(*starts, apart)),
+            step=gcd(SECTOR_BYTES, width * gcd(*starts)),
+            heads=tuple(places.items()),
         )
 
     def accesses(self, rows: int, columns: int, apart: bool = False) -> tuple[Numbers, Numbers]:
@@ -104,12 +112,13 @@ class Copy:
         return np.concatenate(requests), np.concatenate(places)
 
     def most_sectors(self, rows: int, columns: int) -> int:
-        """The most sectors that the requests of such a tile touch, wherever it starts."""
-        return _most_sectors(self, rows, columns)
+        """The most sectors that the requests of such a tile touch in all heads together, wherever it starts in them."""
+        return sum(times * _most_sectors(self, rows, columns, start) for start, times in self.heads if times)
 
 
 @lru_cache(maxsize=4096)
-def _most_sectors(copy: Copy, rows: int, columns: int) -> int:
+def _most_sectors(copy: Copy, rows: int, columns: int, head: int) -> int:
+    """The most sectors of a tile in a head that starts so many bytes after the start of a sector."""
     import numpy as np
 
     most = 0
@@ -117,10 +126,13 @@ def _most_sectors(copy: Copy, rows: int, columns: int) -> int:
         requests, places = copy.accesses(rows, columns, apart)
         order = np.lexsort((places, requests))
         requests, places = requests[order], places[order]
-        for start in range(0, SECTOR_BYTES, copy.step):
+        firsts = np.append(0, np.flatnonzero(np.diff(requests)) + 1)
+        few = np.diff(firsts, append=len(places)) < ASYNCHRONOUS_LANES
+        for start in range(head % copy.step, SECTOR_BYTES, copy.step):
             sectors = (places + start) // SECTOR_BYTES
             changes = (np.diff(requests) != 0) | (np.diff(sectors) != 0)
-            most = max(most, 1 + int(changes.sum()))
+            more = few & ((places[firsts] + start) % SECTOR_BYTES > 0) if copy.asynchronous else few[:0]
+            most = max(most, 1 + int(changes.sum()) + int(more.sum()))
     return most
 
 

@@ -39,9 +39,9 @@ def partial_sectors(schedule: ScheduleLike | ScheduleText, problem: Attention, t
     visits = Visits(p).run(schedule, tiling).visits
     read = written = 0
     for (node, copy), sizes in zip(copies(schedule, p, tiling), visits, strict=True):
-        more = sum(times * beyond_words(copy, rows, columns) for times, rows, columns in sizes)
+        more = sum(times * beyond_words(p, copy, rows, columns) for times, rows, columns in sizes)
         read, written = (read + more, written) if isinstance(node, LoadNode) else (read, written + more)
-    return PartialSectors(p.instances * read, p.instances * written)
+    return PartialSectors(read, written)
 
 
 def copies(
@@ -57,9 +57,9 @@ def copies(
                 yield node, Copy.of(p, recorder.tensors[node.tensor], node.block, plan, loads)
 
 
-def beyond_words(copy: Copy, rows: int, columns: int) -> int:
-    """The most bytes of a tile's sectors that are not its words."""
-    words = rows * columns
+def beyond_words(p: Attention, copy: Copy, rows: int, columns: int) -> int:
+    """The most bytes of a tile's sectors, in all heads, that are not its words."""
+    words = p.instances * rows * columns
     return SECTOR_BYTES * copy.most_sectors(rows, columns) - words * copy.width if words else 0
 
 

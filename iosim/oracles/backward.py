@@ -52,8 +52,13 @@ def gradients(
 def backward_inputs(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
     """Random Q, K, V, dO of one head, and what a forward pass leaves for them: P, O, m, l, LSE."""
     shapes = {"Q": (p.N, p.d), "K": (p.Nk, p.d), "V": (p.Nk, p.dv), "dO": (p.N, p.dv)}
-    hbm = {name: rng.normal(size=shape) for name, shape in shapes.items()}
-    return {**hbm, **forward(hbm["Q"], hbm["K"], hbm["V"], visible, kept_of(p))}
+    hbm: Arrays = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    return {**hbm, **left_by_forward(hbm, p, visible)}
+
+
+def left_by_forward(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """What a forward pass leaves for a backward pass over these Q, K and V: P, O, m, l, LSE."""
+    return forward(hbm["Q"], hbm["K"], hbm["V"], visible, kept_of(p))
 
 
 def backward_output(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:

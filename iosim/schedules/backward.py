@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.problem import Tensor
-from ..oracles.backward import backward_inputs, backward_output
+from ..oracles.backward import backward_inputs, backward_output, left_by_forward
 from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
@@ -186,7 +186,7 @@ def backward(
     """A schedule of a backward pass. Its example has random inputs, and what a forward pass over them leaves in HBM."""
     return Schedule(
         name, text, summary, source, tensors=tensors, family="backward",
-        skips=skips, drops=True, example=example,
+        skips=skips, drops=True, example=example, follows=left_by_forward,
         answer=backward_output, known_as=known_as, **more,
     )  # fmt: skip
 

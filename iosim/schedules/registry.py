@@ -102,6 +102,9 @@ class Schedule:
     """The problem that it solves. Bounds and ratios are those of its family."""
     example: Example = queries_keys_values
     """`example(rng, p, visible)`: random arrays of one head, by tensor."""
+    follows: Answer | None = None
+    """`follows(hbm, p, visible)`: the tensors of an example that follow from the others, as O and LSE from Q, K and V
+    in a backward pass. Heads that share K and V get them from the K and V that they share."""
     answer: Answer = attention_output
     """`answer(hbm, p, visible)`: the outputs that it must leave in HBM for such arrays, in float64."""
     attention_inputs: AttentionInputs | None = None
@@ -261,7 +264,7 @@ def always_skips(schedule: Schedule, name: str, source: str, known_as: str = "")
     )
 
 
-FUNCTIONS = ("exact_traffic", "footprint", "candidates", "example", "answer", "about")
+FUNCTIONS = ("exact_traffic", "footprint", "candidates", "example", "follows", "answer", "about")
 
 
 def rules_of_fields(s: Schedule) -> Iterator[tuple[str, bool, str]]:

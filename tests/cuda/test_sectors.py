@@ -35,6 +35,14 @@ def test_the_bound_of_packed_heads_is_what_the_hardware_read(p, tiling, beyond):
     assert partial_sectors(find("split-kv"), p, tiling) == (beyond, 0)
 
 
+def test_rows_of_48_bytes_that_are_copied_asynchronously():
+    """A warp copies each row of Q in three pieces of 16 bytes, and every second row begins in the middle of a sector. An
+    H100 counted 4,125,440 bytes beyond the words, more than the sectors that the pieces touch."""
+    latent = {"latent": True, "kv_dtype": "fp8", "kv_scales": "16", "gqa": "pack"}
+    p = Attention(40, 24, Nk=9000, dv=16, dtype="bf16", acc_dtype="fp32", **latent)
+    assert 4_125_440 <= partial_sectors(find("flash1"), p, Tiling(7, 7)).read_bytes < 5_000_000
+
+
 def rounded(array, dtype):
     return on_cpu.decode(on_cpu.encode(array, dtype), dtype).astype(np.float64)
 
@@ -92,8 +100,12 @@ def test_no_request_of_many_random_rows_touches_more_than_the_bound(tmp_path, se
 
 def test_heads_that_do_not_begin_at_a_sector_may_cost_more():
     """15 x 17 words of fp16 are 510 bytes: the first head begins at a sector, the second one in the middle of one."""
-    one, two = (partial_sectors(find("flash2"), Attention(15, 17, heads=n), Tiling(16, 16)) for n in (1, 2))
+    one, two, three = (partial_sectors(find("flash2"), Attention(15, 17, heads=n), Tiling(16, 16)) for n in (1, 2, 3))
     assert two.read_bytes > 2 * one.read_bytes
+    assert three.read_bytes > two.read_bytes + one.read_bytes
+    shared = Attention(15, 17, heads=4, kv_heads=2)
+    four = partial_sectors(find("flash2"), Attention(15, 17, heads=4), Tiling(16, 16))
+    assert 0 < partial_sectors(find("flash2"), shared, Tiling(16, 16)).read_bytes < four.read_bytes
 
 
 def test_the_starts_of_parts_of_an_axis():

@@ -24,10 +24,11 @@ from iosim.gpu.ncu.counters import TO_L2
 from iosim.gpu.ncu.spills import block_bytes
 from iosim.gpu.profile.explain import explain
 from iosim.gpu.profile.passes import explain_passes
-from iosim.gpu.verdict import verify
+from iosim.gpu.verdict import partial_sectors_of, verify
 from iosim.hardware import read_hardware
 from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, SCHEDULES, find
+from validation.planted import planted_jobs
 
 RANDOM = VALIDATION / "random-h100"
 FOLDERS = sorted(path.parent for path in VALIDATION.glob("*/generated.csv"))
@@ -660,6 +661,11 @@ def test_what_the_page_says_of_random_rows_and_planted_faults():
     assert {fault: (len(found), found.count("True")) for fault, found in seen.items()} == {
         "load": (8, 7), "store": (8, 8), "count": (8, 8), "output": (8, 8)
     }  # fmt: skip
+    for job, *kept in zip(planted_jobs(), *(planted[n : n + 8] for n in (0, 8, 16)), strict=True):
+        bound = partial_sectors_of(job)
+        load, store, count = ([int(row[f"{way}_beyond"]) for way in ("read", "written")] for row in kept)
+        assert load[0] > bound.read_bytes and store[1] > bound.write_bytes, "today's bounds see them all"
+        assert count[0] <= bound.read_bytes and count[1] <= bound.write_bytes
     assert len(read_csv(RANDOM / "selftest.csv")) == 180
     assert {row["ok"] for row in read_csv(RANDOM / "selftest.csv")} == {"True"}
 
