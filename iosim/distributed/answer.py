@@ -17,7 +17,7 @@ from ..counting.report import problem_row
 from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
-from ..tables import at_most
+from ..tables import at_most, excess
 from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
 from .counted import STATISTICS, LinkResult, Machines, best_split, pairs_of
 from .crossings import Crossing, crossings
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ..tables import Row
     from .across import Across
 
+BALANCED = 0.9  # mean work over the largest, below which an answer says so
+NEAR = 1.05  # times as long as the fastest
 FEW_ROWS = 8  # queries from which on decoding is not meant
 
 
@@ -70,10 +72,14 @@ class Links(Answer):
 
     @property
     def best(self) -> LinkResult:
-        """The result that fits and receives the fewest bytes; if none fits, the one that needs least memory."""
+        """The result that fits and whose busiest GPU receives the fewest bytes; of equal ones, that of the best
+        balance, then of the smallest mean. If none fits, the one that needs least memory."""
         if all(r.fits is False for r in self.results):
             return least_room(self.results)
-        return min(self.results, key=lambda r: (r.fits is False, r.largest_received_bytes, r.memory_bytes))
+        return min(
+            (r for r in self.results if r.fits is not False),
+            key=lambda r: (r.largest_received_bytes, -r.balance, r.mean_received_bytes, r.memory_bytes),
+        )
 
     @property
     def fastest(self) -> LinkResult | None:
@@ -211,6 +217,8 @@ def answer_lines(found: Links) -> list[str]:
     if best.fits is False:
         return [nothing_fits(found.results, found.machines)]
     lines.append(fewest_text(found, best))
+    if best.balance < BALANCED:
+        lines.append(f"Its GPUs wait: their mean work is {best.balance:.3f} of the largest.")
     others = [r for r in found.results if r.schedule != best.schedule and r.fits is not False]
     alike = [r.schedule for r in others if r.largest_received_bytes == best.largest_received_bytes]
     if alike:
@@ -259,9 +267,11 @@ def time_lines(found: Links) -> list[str]:
     if fast is None:
         return []
     lines = [f"At the peaks {named(fast)} is fastest: {seconds_text(fast.seconds)}, {sum_text(fast)}."]
-    alike = [r.schedule for r in found.results if r is not fast and r.fits is not False and r.seconds == fast.seconds]
+    others = [r for r in found.results if r is not fast and r.fits is not False and r.seconds and fast.seconds]
+    alike = [r.schedule for r in others if r.seconds == fast.seconds]
     if alike:
         lines.append(f"As fast, with no fewer bytes: {', '.join(alike)}.")
+    lines += filter(None, [near_text(fast, others)])
     if fast.hides_from_tokens is not None:
         tokens = found.problem.N // found.machines.ranks
         verb = "hides" if tokens >= fast.hides_from_tokens else "does not hide"
@@ -270,6 +280,17 @@ def time_lines(found: Links) -> list[str]:
         )
         lines.append(f"Here a GPU has {tokens:,}, so the hop {verb}.")
     return lines
+
+
+def near_text(fast: LinkResult, others: Sequence[LinkResult]) -> str:
+    """The sentence on the result that is nearly as fast and receives the fewest bytes; nothing if `fast` does."""
+    near = [r for r in others if (r.seconds or 0) <= NEAR * (fast.seconds or 0)]
+    least = min([fast, *near], key=lambda r: (r.largest_received_bytes, r is not fast, r.seconds))
+    if least is fast:
+        return ""
+    longer = excess((least.seconds or 0) / (fast.seconds or 1))
+    share = least.largest_received_bytes / fast.largest_received_bytes
+    return f"{named(least)} takes {longer} times as long, with {share:.2g} times the bytes."
 
 
 def sum_text(result: LinkResult) -> str:
@@ -287,8 +308,8 @@ def named(result: LinkResult) -> str:
 
 
 def ordered(results: Iterable[LinkResult]) -> list[LinkResult]:
-    """Results by rising bytes of the GPU that receives most."""
-    return sorted(results, key=lambda r: r.largest_received_bytes)
+    """Results by rising bytes of the GPU that receives most; of equal ones, those of the best balance first."""
+    return sorted(results, key=lambda r: (r.largest_received_bytes, -r.balance))
 
 
 # ---------------------------------------------------------------- the function

@@ -296,7 +296,7 @@ def floor_of(scheme: Scheme, t: Across, balanced: bool, memory_bytes: int | None
     memory = None if memory_bytes is None else memory_bytes // narrowest_bytes(p)
     try:
         found = floor_across(
-            p, t.ranks, layout=scheme.floor_layout, balanced=balanced, memory_words=memory, **scheme.asks
+            p, t.ranks, layout=scheme.floor_layout(t), balanced=balanced, memory_words=memory, **scheme.asks
         )
     except InputError:  # a mask whose pairs cannot be counted
         return None
@@ -330,14 +330,21 @@ def between_nodes(scheme: Scheme, t: Across, widths: dict[str, int], machines: M
     )
 
 
+def node_layout(scheme: Scheme, t: Across, node: int) -> str | None:
+    """How the tokens of nodes lie, for a floor; None where no theorem is known. Without a mask any equal parts are
+    blocks."""
+    if scheme.layout in ("decode", "heads"):
+        return "decode"
+    if scheme.layout == "blocks" or t.problem.mask is DENSE:
+        return "blocks"
+    return "zigzag" if scheme.layout == "zigzag" and t.apart == node else None
+
+
 def node_floor(scheme: Scheme, t: Across, machines: Machines) -> DeviceFloor | None:
-    """The floor of nodes as devices; None where it is not known. The tokens of a node are a block, or some tokens of a
-    problem without a mask, which is the same."""
-    layout = scheme.floor_layout
-    if layout not in ("blocks", "decode"):
-        if t.problem.mask is not DENSE or layout == "free":
-            return None
-        layout = "blocks"
+    """The floor of nodes as devices; None where it is not known."""
+    layout = node_layout(scheme, t, machines.node)
+    if layout is None:
+        return None
     try:
         found = floor_across(t.problem, machines.nodes, layout=layout, **scheme.asks)
     except InputError:

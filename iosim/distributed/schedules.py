@@ -132,9 +132,11 @@ class Scheme:
         names = ("ranks", "apart", "ring", "rows_apart", "keys_apart")
         return self.shape.format(**{name: getattr(t, name) for name in names})
 
-    @property
-    def floor_layout(self) -> str:
-        """The layout as the floors name it. In decoding their rows lie anywhere."""
+    def floor_layout(self, t: Across) -> str:
+        """The layout as the floors name it. In decoding their rows lie anywhere. Where groups have an early and a late
+        chunk, each GPU of a group of even size has a block of one of them."""
+        if self.layout == "zigzag" and t.apart > 1:
+            return "free" if t.apart % 2 else "blocks"
         return "decode" if self.layout == "heads" else self.layout
 
     def bind(self, t: Across) -> Bound:
@@ -194,13 +196,17 @@ def ulysses_splits(p: Attention, ranks: int) -> list[Across]:
     return [Across(p, ranks, apart=ranks)]
 
 
-def usp_splits(p: Attention, ranks: int) -> list[Across]:
-    """Every split that is neither a ring nor a group of all GPUs."""
+def usp_splits(layout: str, p: Attention, ranks: int) -> list[Across]:
+    """Every split that is neither a ring nor a group of all GPUs. In zigzag order each group has two chunks."""
     check_tokens(p, ranks)
     found = [u for u in divisors(ranks) if heads_divide(p, u)]
     if not found:
         raise InputError("--ranks", ranks, f"u x r with usp, where u > 1 divides --heads {p.heads} and r > 1", "ring")
-    return [Across(p, ranks, apart=u) for u in found]
+    if layout == "zigzag":
+        found = [u for u in found if p.N % (2 * ranks // u) == p.Nk % (2 * ranks // u) == 0]
+    if not found:
+        check_tokens(p, ranks, 2)
+    return [Across(p, ranks, apart=u, layout=layout) for u in found]
 
 
 def mesh_splits(p: Attention, ranks: int) -> list[Across]:
@@ -328,8 +334,18 @@ SCHEMES = {
             "heads exchanged in groups, keys go round between them",
             USP,
             by_hand.pass_kv(),
-            usp_splits,
+            partial(usp_splits, "blocks"),
             "heads {apart} x ring {ring}",
+        ),
+        Scheme(
+            "usp-zigzag",
+            texts.pass_kv,
+            "usp, each group has an early and a late chunk",
+            USP,
+            by_hand.pass_kv(),
+            partial(usp_splits, "zigzag"),
+            "heads {apart} x ring {ring}",
+            "zigzag",
         ),
         Scheme(
             "mesh",

@@ -131,7 +131,8 @@ def test_of_rows_as_fast_the_one_with_fewest_bytes_is_named(llama, iosim):
     options = "--ranks 8 --N 32768 --Nk 131072 --d 128 --heads 32 --kv-heads 8 --hardware h100"
     shown = iosim("links", *shlex.split(options)).stdout
     assert "At the peaks ring (ring 8) is fastest" in shown
-    assert "As fast, with no fewer bytes: ring-coded, pass-q.\nA hop of ring hides" in shown
+    near = "ulysses (heads 8) takes 1.03 times as long, with 0.25 times the bytes."
+    assert f"As fast, with no fewer bytes: ring-coded, pass-q.\n{near}\nA hop of ring hides" in shown
 
 
 def test_the_answer_is_first_and_true_of_both_figures(llama):
@@ -193,6 +194,47 @@ def test_what_is_exchanged_hides_behind_nothing(nodes):
         assert one.seconds == one.exchange_seconds + max(one.hop_seconds, one.arithmetic_seconds)
     assert found["ring"].exchange_seconds == 0 and found["ulysses"].hop_seconds == found["mesh"].hop_seconds == 0
     assert found["ulysses"].exchange_seconds == pytest.approx(found["ulysses"].link_seconds, rel=0 if not nodes else 1)
+
+
+def test_three_clusters_of_the_page(iosim):
+    """The commands of docs/links.md and the cells of its table."""
+    page = (DOCS / "links.md").read_text().split("## Which to choose under a causal mask")[1].split("## The schemes")[0]
+    lines = re.findall(r"^iosim (links .*)$", page, re.M)
+    table = [[cell.strip() for cell in row.split("|")[1:4]] for row in re.findall(r"^\| \d.*\|$", page, re.M)]
+    assert len(lines) == len(table) == 3
+    for line, (_, fewest, fastest) in zip(lines, table, strict=True):
+        shown = iosim(*shlex.split(line)).stdout
+        name, size = fewest.split(": ")
+        assert shown.startswith(f"{name} receives the fewest bytes") and f"({size})" in shown.splitlines()[0]
+        first, *near = fastest.split("; ")
+        assert f"At the peaks {first.replace(': ', ' is fastest: ')}, " in shown
+        for one in near:
+            longer = re.search(r"[\d.]+ times as long", one)[0]
+            assert f"{name} takes {longer}, with " in shown
+    assert "with 0.35 times the bytes" in iosim(*shlex.split(lines[1])).stdout and "0.35 times the bytes" in page
+    rows = list(csv.DictReader(io.StringIO(iosim(*shlex.split(lines[2]), "--csv").stdout)))
+    seconds = {row["schedule"]: float(row["seconds"]) for row in rows}
+    assert f"takes {1e3 * seconds['zigzag']:.3g} ms, nearly ten times" in " ".join(page.split())
+    assert 9 < seconds["zigzag"] / seconds["ulysses"] < 10
+    balanced = {row["schedule"] for row in rows if float(row["balance"]) > 0.99}
+    assert balanced == {"zigzag", "striped", "zigzag-needed", "striped-needed", "usp-zigzag", "ulysses"}
+
+
+def test_of_schemes_with_equal_bytes_the_balanced_one_is_best():
+    """g = P: all rings receive the same in their busiest GPU. What waits says so."""
+    found = iosim.links(131072, 128, 8, heads=64, kv_heads=8, mask="causal")
+    assert (found.best.schedule, found.best.balance) == ("zigzag-needed", 1) and "wait" not in found.to_dict()["answer"]
+    ring = iosim.links(131072, 128, 8, heads=64, kv_heads=8, mask="causal", schedules="ring")
+    assert "Its GPUs wait: their mean work is 0.533 of the largest." in ring.to_dict()["answer"]
+
+
+@pytest.mark.parametrize("nodes, theorem", [("4x8", "causal zigzag"), ("2x16", None)])
+def test_groups_in_zigzag_order_have_floors_of_their_own(nodes, theorem):
+    """A GPU has a block of one chunk; a node has the two chunks of its group, if it is one group."""
+    row = iosim.links(16384, 16, nodes=nodes, heads=64, kv_heads=8, mask="causal", schedules="usp-zigzag")["usp-zigzag"]
+    assert row.theorem in ("causal blocks", "P4") and row.ratio_to_floor >= 1 and row.balance == 1
+    assert row.node_theorem == theorem if row.split == "heads 8 x ring 4" else True
+    assert row.ratio_to_node_floor is None or row.ratio_to_node_floor >= 1
 
 
 def test_a_narrow_terminal_keeps_words_ratio_fits_and_time(llama):
@@ -268,7 +310,7 @@ def test_a_window_is_counted_in_every_layout(iosim):
     rows = {row["schedule"]: row for row in csv.DictReader(io.StringIO(iosim("links", *shlex.split(options)).stdout))}
     assert int(rows["ring-needed"]["received_words"]) == 7 * 4096 * 8 * 256
     assert int(rows["zigzag-needed"]["received_words"]) == 14 * 4096 * 8 * 256
-    assert len(rows) == 12 and all(row["needed_words"] for row in rows.values())
+    assert len(rows) == 13 and all(row["needed_words"] for row in rows.values())
 
 
 def test_what_cannot_be_counted_is_left_out_with_the_reason(iosim):
@@ -413,5 +455,5 @@ def test_a_million_tokens_on_a_thousand_gpus():
     iosim.links(2**10, 128, 16, heads=16, mask="causal", hardware="h100")
     start = time.process_time()
     found = iosim.links(2**20, 128, 1024, heads=128, kv_heads=8, mask="causal", hardware="h100")
-    assert time.process_time() - start < 1 and len(found.results) == 11
+    assert time.process_time() - start < 1 and len(found.results) == 12
     assert found["ring"].mean_received_words == 1023 * 1024 * 8 * 256

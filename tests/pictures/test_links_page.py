@@ -30,7 +30,7 @@ def test_the_words_that_move_are_those_of_the_count(kind, name, mask):
     """By tensor and by pair of GPUs; of the latter those that are known by hand."""
     scheme, t, counted = example(asked(kind, name, mask))
     runs = data_of(scheme, t)["runs"]
-    assert len(runs) == t.ranks == (4 if name in ("usp", "mesh") else 2)
+    assert len(runs) == t.ranks == (4 if name in ("usp", "usp-zigzag", "mesh") else 2)
     words, pairs = Counter(), Counter()
     for gpu, run in enumerate(runs):
         assert run["clock"] == sorted(run["clock"]) and len(run["clock"]) == len(run["events"])
