@@ -138,10 +138,10 @@ def foldable(texts: Sequence[str], least: int = LEAST_TEXT) -> int:
 
 def word_pieces(text: str) -> list[str]:
     """The pieces of a text between which a line may break: after a space, a comma or a slash, and in long words. A
-    number is one piece."""
+    number is one piece, and so is each number of a text."""
     if is_number(text) and not re.search("[a-zA-Z]", text):
         return [text]
-    found = re.split(r"(?<=[ ,/])", text)
+    found = re.split(r"(?<=[ ,/])(?!(?<=\d,)\d{3})", text)
     cuts = range(0, max([1, *map(len, found)]), LONGEST_PIECE)
     return [part for piece in found for k in cuts if (part := piece[k : k + LONGEST_PIECE])] or [""]
 

@@ -319,7 +319,7 @@ def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOpti
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     if M_bytes is None and rule in TILE_RULES:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
     usual = M_bytes is None and rule is None
     tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
     asked = Batch(problem, (), depth, M_bytes, tiling, under.multiple, (), multiprocessors(hardware))

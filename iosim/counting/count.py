@@ -74,7 +74,7 @@ def count(
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     chosen = find_all(schedules) or default_schedules(problem)
     if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
-        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
     results = [
         run(schedule, rule, problem, M_bytes, under.multiple)
         for schedule in chosen

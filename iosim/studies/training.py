@@ -283,7 +283,7 @@ def training(
     chosen = [known[name] for name in dict.fromkeys(names)]
     chosen = chosen or distinct_ways(p)
     if M_bytes is None and needs_memory(chosen, rule, backward_rule):
-        raise InputError("--M", "nothing", "a size as in 100KB", "or give --tiles as 128x64: then M may be left out")
+        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
     steps = [
         count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, tuple(dict.fromkeys(passes)))
         for c in chosen

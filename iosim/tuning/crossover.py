@@ -254,7 +254,7 @@ def unusual_options(p: Attention) -> list[str]:
 # ---------------------------------------------------------------- in a few lines
 
 BELOW = Column[dict[str, str]]("below", "string", "moves less")
-ABOVE = Column[dict[str, str]]("above", "string", "than")
+ABOVE = Column[dict[str, str]]("above", "string", "than", folds=True)
 
 
 def brief_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> Table:
@@ -282,7 +282,7 @@ def brief_table(
 ) -> Table:
     """A row for each answer: both sides, and where the first moves less. `about` tells the problems apart."""
     columns = [*([Column[dict[str, str]]("about", "string", "problem")] if about else []), BELOW, ABOVE,
-               Column[dict[str, str]]("where", "string", heading)]  # fmt: skip
+               Column[dict[str, str]]("where", "string", heading, folds=True)]  # fmt: skip
     rows = [
         {"about": of, "below": question.below.brief, "above": question.above.brief, "where": cell}
         for question, cell, of in zip(asked, cells, about or [""] * len(cells), strict=True)

@@ -318,3 +318,11 @@ def random_rows(rng, between=""):
         "w": lambda: " ".join("".join(rng.choices("ghijkl", k=rng.randint(1, 9))) for _ in range(rng.randint(1, 20))),
     }
     return [{name: made[kind]() for name, kind in zip(names, kinds, strict=True)} for _ in range(rng.randint(1, 6))]
+
+
+def test_a_line_of_a_cell_does_not_break_within_a_number():
+    """The commas of 1,030 are no place for a break, and those of a list are."""
+    assert folded("from 18,124; 1,030 to 16,383; 1 more", 10).split("\n") == [
+        "from", "18,124;", "1,030 to", "16,383; 1", "more"
+    ]  # fmt: skip
+    assert folded("small-cache,small-cache-q", 14).split("\n") == ["small-cache,", "small-cache-q"]
