@@ -254,11 +254,12 @@ def least_mean(found: Links) -> LinkResult:
 
 
 def floor_text(result: LinkResult) -> str:
-    """How far a result is from its floor, after a comma."""
+    """How far a result is from its floor, after a comma: with the decimals of the table, or more if these show 1."""
     share = result.ratio_to_floor
     if share is None:
         return ""
-    return f", {'which is' if share == 1 else f'{at_most(share)} times'} the floor ({result.theorem})"
+    ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
+    return f", {'which is' if share == 1 else f'{ratio} times'} the floor ({result.theorem})"
 
 
 def time_lines(found: Links) -> list[str]:

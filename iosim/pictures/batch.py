@@ -218,7 +218,7 @@ def batch_page(found: Batched) -> str:
     body = (
         f"<h1>{escape(title)}</h1><p class=answer>{about}</p>"
         f"{section('Blocks and bytes', svg_frame(SHEET_WIDTH, height, picture.title, inside), '')}"
-        f"{section('Ways to run it', rows_table(ways), '<br>'.join(map(escape, head)))}"
+        f"{section('Ways to run it', rows_table(ways), '<br>'.join(map(escape, head)), whole=True)}"
         f"{section('Words of each tensor', rows_table(tensor_rows(found)), '')}"
     )
     return document("A batch of requests", body)

@@ -88,7 +88,7 @@ def links_page(found: Links) -> str:
     body = (
         f"<h1>{escape(title)}</h1><p>{escape(about)}</p><p class=answer>{escape(' '.join(answer_lines(found)))}</p>"
         f"{section_of(words_of(found, t, result), data_of(scheme, t)) if result.received_words else ''}"
-        f"{section('Words on the links', rows_table(list(found.counts().grid().rows)), OF_ROWS)}"
+        f"{section('Words on the links', rows_table(list(found.counts().grid().rows)), OF_ROWS, whole=True)}"
     )
     return document(title, body)
 

@@ -42,6 +42,7 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --muted: #a0a0a0; --paper: #16181b; --rule: #3a3d42;
         --tile: #56b4e9; --empty: #23272c; }
         [fill="#767676"] { fill: var(--muted); } [stroke="#767676"] { stroke: var(--muted); }
+        [fill="#333333"] { fill: var(--ink); } [stroke="#333333"] { stroke: var(--ink); }
         [stroke="#0072B2"] { stroke: #2b94d8; } [stroke="#882255"] { stroke: #c4609a; }
         .legend [style*="#767676"] { color: var(--muted) !important; }
         .legend [style*="#0072B2"] { color: #2b94d8 !important; }
@@ -57,7 +58,8 @@ p, ul { max-width: 46rem; margin: .3rem 0 .7rem; } ul { padding-left: 1.2rem; }
 .small, footer { color: var(--muted); font-size: .85rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .55rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
-th { font-weight: 600; white-space: nowrap; } .n { text-align: right; white-space: nowrap; } .no { font-weight: 700; }
+th { font-weight: 600; vertical-align: bottom; } .n { text-align: right; } td.n, td:first-child { white-space: nowrap; }
+.no { font-weight: 700; }
 svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 .legend { display: none; list-style: none; padding: 0; font-size: .85rem; }
 .legend span { display: inline-block; width: 1.6rem; border-top: .2rem solid; margin: 0 .5rem .2rem 0;

@@ -11,7 +11,9 @@ from paths import ROOT
 
 import iosim as package
 from iosim.counting.count import count
-from iosim.pictures.colours import COLOURS, GREY, OTHERS, TENSORS, contrast, ink_on
+from iosim.pictures.batch import batch_page
+from iosim.pictures.colours import COLOURS, GREY, INK, OTHERS, TENSORS, contrast, ink_on
+from iosim.pictures.links_page import links_page
 from iosim.pictures.page import STYLE
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
@@ -310,8 +312,10 @@ def test_letters_can_be_read(mode, page):
     for ink, ground in (("ink", "paper"), ("muted", "paper"), ("ink", "empty"), ("muted", "empty")):
         assert contrast(colours[ink], colours[ground]) >= LEAST, (ink, ground)
     _, text = page("--N", 512, "--d", 64, "--hardware", "h100", "--causal")
+    text += batch_page(package.batch("3 * 1:400, 1:900", d=64, heads=4, kv_heads=2, hardware="h100"))
+    text += links_page(package.links(512, 64, 4, heads=8, hardware="h100"))
     on_page = {*re.findall(r'<text[^>]* fill="(#\w{6})"', text)} - {"#FFFFFF", "#000000"}
-    assert on_page <= {GREY}, "letters of other colours stand on bars of their own"
+    assert on_page == {GREY, INK}, "letters of other colours stand on bars of their own"
     assert all(contrast(drawn_in(mode, "fill", colour), colours["paper"]) >= LEAST for colour in on_page)
     bars = {*COLOURS, *TENSORS.values(), *OTHERS}
     assert all(contrast(ink_on(colour), colour) >= LEAST for colour in bars)
@@ -319,4 +323,4 @@ def test_letters_can_be_read(mode, page):
 
 def test_lines_can_be_seen_in_the_dark():
     ground = css_colours("dark")["paper"]
-    assert all(contrast(drawn_in("dark", "stroke", colour), ground) >= LEAST for colour in (*COLOURS, GREY))
+    assert all(contrast(drawn_in("dark", "stroke", colour), ground) >= LEAST for colour in (*COLOURS, GREY, INK))
