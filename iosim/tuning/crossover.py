@@ -140,17 +140,16 @@ def answer(
         lead, brief = lead_over_M(asked, found), brief_over_M(asked, found)
     if len(problems) == 1 and not (named or places or divided):
         said += gap_lines(problems[0], multiple)
-    if left_out:
-        said.append(
-            f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
-        )
+    unasked = f"Not asked with registers or stages: {', '.join(left_out)}. Those tiles are known for one SRAM only."
+    beyond = [unasked] if left_out else []
+    said += beyond
     said = said if said[0].startswith(lead) else [lead, *said]
     notes = mask_notes(problems[0], [schedule.name for question in asked for schedule in question.schedules])
     title = " or ".join(question.text for question in asked) if named else "questions of papers"
     rows = [{**row, "intervals": own} for row, own in zip(table, where, strict=True)]
     json: Row = {"crossovers": rows, "answer": " ".join(said), "notes": notes}
     about = f"{asked_text(problems[0])}: " if len(problems) == 1 and not places else ""
-    text: Pieces = [about + said[0], "", table, "", *said[1:]] if detail else [about + lead, brief]
+    text: Pieces = [about + said[0], "", table, "", *said[1:]] if detail else [about + lead, brief, *beyond]
     return replace(table, title=title, json=json, text=text, notes=notes)
 
 
@@ -272,9 +271,7 @@ def brief_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> Table:
 def brief_over_N(found: Sequence[OverN]) -> Table:
     """A row for each answer: the stretches of N."""
     cells = [stretches_text(one.stretches, None) for one in found]
-    about = [place_of(one) for one in found]
-    several = about if len({*about}) > 1 else None
-    return brief_table([one.question for one in found], cells, "N, longest first (--detail)", several)
+    return brief_table([one.question for one in found], cells, "N, longest first (--detail)", told_apart(found))
 
 
 def brief_table(
@@ -327,13 +324,12 @@ def endless(found: Sequence[OverM]) -> tuple[list[float], int]:
 
 def lead_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> str:
     """The sentence that leads: from which M on the side that most questions ask about moves less than all others. For
-    two schedules, or where there is no such M, it is the sentence of the first question."""
+    two schedules, or where there is no such M, it is the sentence of the first question that is ever true."""
     ones, names = asked_most(found)
     if names is None or any(one.M_bytes is None for one in ones):
-        answers = [one for one in found if one.question == asked[0]]
-        if len(answers) > 1:
-            return about_several(asked[0], answers)
-        return f"{asked[0].text} {where_in_M(answers[0])}"
+        first = next((one.question for one in found if one.stretches), asked[0])
+        answers = [one for one in found if one.question == first]
+        return about_several(first, answers) if len(answers) > 1 else f"{first.text} {where_in_M(answers[0])}"
     if len(found) == len(asked):
         one = max(ones, key=lambda one: one.M_bytes or 0)
         return f"{names} from M = {one.M_bytes:,} B ({one.M_over_d2:.3g} d^2 words) on."
@@ -343,11 +339,11 @@ def lead_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> str:
 
 def lead_over_N(found: Sequence[OverN]) -> str:
     """The sentence that leads, over N: from which N on the side that most questions ask about moves less than all
-    others. For two schedules, or where there is no such N, it is the sentence of the first answer."""
+    others. For two schedules, or where there is no such N, it is the sentence of the first answer that is ever true."""
     ones, names = asked_most(found)
     starts = [one.N for one in ones if one.N is not None]
     if names is None or len(starts) < len(ones):
-        return line_over_N(found[0])
+        return line_over_N(next((one for one in found if one.stretches), found[0]))
     about = {place_of(one) for one in found}
     case = f"({about.pop()})" if len(about) == 1 else f"in each of {len(about)} cases"
     return f"{names} from N = {max(starts):,} to {ones[0].N_last:,} {case}."
@@ -365,10 +361,21 @@ def asked_most(found: Sequence[One]) -> tuple[list[One], str | None]:
     return ones, f"{most} moves less than {joined(others)}"
 
 
+def places_of(found: OverN) -> list[str]:
+    """What an answer over N is about, in parts: `M = 102,400 B`, `d = 128`, `fp16`."""
+    named = [found.hardware] if found.hardware else []
+    return [*named, f"M = {found.M_bytes:,} B", f"d = {found.problem.d}", found.problem.dtype]
+
+
 def place_of(found: OverN) -> str:
     """What an answer over N is about: `M = 102,400 B, d = 128, fp16`."""
-    named = f"{found.hardware}, " if found.hardware else ""
-    return f"{named}M = {found.M_bytes:,} B, d = {found.problem.d}, {found.problem.dtype}"
+    return ", ".join(places_of(found))
+
+
+def told_apart(found: Sequence[OverN]) -> list[str] | None:
+    """What differs between answers over N, for each of them: of two GPUs their names; None if nothing does."""
+    kinds = [kind for kind in zip(*map(places_of, found), strict=True) if len({*kind}) > 1]
+    return [", ".join(kind[k] for kind in kinds) for k in range(len(found))] if kinds else None
 
 
 # ---------------------------------------------------------------- sentences

@@ -235,3 +235,22 @@ def test_stretches_in_a_few_words():
     gap = Stretch(Interval(9, 40), (Interval(20, 21),))
     assert stretches_text([gap, *parts[1:]], 40) == "from 9, 1 gap; 2 more"
     assert stretches_text(parts[2:], None) == "at 1" and stretches_text([], None) == "nowhere"
+
+
+def test_the_sentence_that_leads_is_about_a_question_that_is_true_somewhere(iosim):
+    first = iosim("crossover", "--N", 100, "--d", 8, "--schedule", "flash2,flash2-one-room").stdout.splitlines()[0]
+    assert first.startswith("N = 100, d = 8: flash2-one-room moves less than flash2 ")
+    first = iosim("crossover", "--d", 8, "--M", "4KB", "--N", "64:128:+64", "--schedule", "flash1,flash2").stdout
+    assert first.startswith("flash2 moves less than flash1 at every N of the axis")
+
+
+def test_problems_are_told_apart_by_what_differs(iosim):
+    """Two sizes of M by their M, and two head dimensions by both."""
+    line = ("crossover", "--N", "64:128:+64", "--M", "4KB,8KB", "--schedule", "flash2,flash1")
+    one, two = (iosim(*line, "--d", d).stdout.splitlines() for d in ("8", "8,16"))
+    assert [row.split("  ")[0] for row in one[3:]] == ["M = 4,096 B"] * 2 + ["M = 8,192 B"] * 2
+    assert [row.split("  ")[0] for row in two[3::2]] == [
+        f"M = {M} B, d = {d}" for d in (8, 16) for M in ("4,096", "8,192")
+    ]
+    alone = iosim("crossover", "--N", "64:128:+64", "--M", "4KB", "--d", 8).stdout
+    assert "problem" not in alone
