@@ -2,6 +2,7 @@
 
 import gc
 import json
+import math
 import os
 from importlib.util import find_spec
 
@@ -68,6 +69,12 @@ def ask(iosim):
         return json.loads(result.stdout)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch):
+    """On a busy machine no line of progress comes between those of an answer. Tests of progress ask for it."""
+    monkeypatch.setattr("iosim.progress.QUIET_SECONDS_OF_LINES", math.inf)
 
 
 @pytest.fixture(autouse=True)

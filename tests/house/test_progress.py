@@ -12,6 +12,8 @@ from paths import DATA
 from iosim import progress
 from iosim.studies import fastest_tiles
 
+FIVE_SECONDS = progress.QUIET_SECONDS_OF_LINES  # before any test
+
 
 class Terminal(io.StringIO):
     def isatty(self):
@@ -74,8 +76,9 @@ def test_no_line_for_scripts_and_files(clock, monkeypatch, wanted, stream):
     assert list(progress.watched(range(20), "tiles", 20)) == list(range(20)) and clock.stderr.getvalue() == ""
 
 
-def test_lines_now_and_then_for_files(clock):
+def test_lines_now_and_then_for_files(clock, monkeypatch):
     """The first comes after five seconds, and each other one 30 seconds after the last. A look at the clock takes 0.3 s."""
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", FIVE_SECONDS)
     clock.stderr = io.StringIO()
     with progress.under_way() as tell:
         for number in range(301):
