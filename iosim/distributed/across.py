@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from ..core.dependent_tiles import Span
 from ..core.folded import occurring
 from ..core.problem import DENSE, with_mask
-from .hops import Hops, Visit, hops_of, strip_visit
+from .hops import Hops, Visit, check_pairs, hops_of, strip_visit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -342,7 +342,9 @@ class Across:
 
     @cached_property
     def all_visible(self) -> Bools:
-        """Booleans (N x Nk), True where visible, of all tokens in the order of the GPUs."""
+        """Booleans (N x Nk), True where visible, of all tokens in the order of the GPUs. InputError for too many."""
+        if self.problem.mask is not DENSE:
+            check_pairs(self.problem)
         return self.hops.visible_at(self.hops.order(self.problem.N), self.hops.order(self.problem.Nk))
 
     @property

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, TENSORS
+from . import row_ends
 from .hops import hops_of, strip_visit
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def mesh_counts(t: Across) -> tuple[int, int]:
         return p.N * (b - 1), p.Nk * (a - 1)
     hops = hops_of(p, t.ranks, t.layout)
     if hops.strip is None:
-        return seen_on_mesh(t)
+        return seen_on_mesh(t) if hops.intervals is None else row_ends.seen_on_mesh(hops.intervals, p, t.ranks, b)
     low, high = hops.strip
     rows = sum(
         many * (min(b, s1 - s0 + 1) - ((r % b - s0) % b <= s1 - s0))

@@ -18,6 +18,7 @@ from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.between import between
 from ..masks.counts import strip_of
+from .row_ends import intervals_of, visit_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ..core.typing import Bools
     from ..core.typing import Mask as AnyMask
     from ..masks.mask import BoundMask, Mask
+    from ..masks.reach import Ends
 
     Positions = NDArray[np.int64]
 
@@ -308,20 +310,36 @@ class Hops:
         return Visit(sum(map(covered, of_rows)), sum(map(covered, of_keys)), pairs, DENSE)
 
     def _looked_at(self, r: int, s: int) -> Visit:
-        """A visit under any mask of tokens, pair by pair. The schedule inside visits all its rows and keys."""
-        p = self.problem
-        if p.N * p.Nk > MOST_PAIRS:
-            allowed = f"causal, or window and what combines them; of other masks {MOST_PAIRS:,} pairs of tokens"
-            raise InputError("--mask", f"{p.mask} in layout {self.layout}", allowed, "try fewer tokens")
+        """A visit under any mask of tokens, row by row, or pair by pair where a row sees no interval of keys. The
+        schedule inside visits all its rows and keys."""
         if (r, s) not in self._seen:
-            seen = self.visible(r, s)
-            rows, keys, pairs = int(seen.any(axis=1).sum()), int(seen.any(axis=0).sum()), int(seen.sum())
-            self._seen[r, s] = Visit(rows, keys, pairs, DENSE)
+            if self.intervals is not None:
+                tokens = self.tokens(r, self.problem.N), self.tokens(s, self.problem.Nk)
+                counts = visit_of(self.intervals, *tokens)
+            else:
+                check_pairs(self.problem)
+                seen = self.visible(r, s)
+                counts = int(seen.any(axis=1).sum()), int(seen.any(axis=0).sum()), int(seen.sum())
+            self._seen[r, s] = Visit(*counts, DENSE)
         return self._seen[r, s]
+
+    @cached_property
+    def intervals(self) -> Ends | None:
+        """The keys that each row sees, if they are an interval."""
+        return intervals_of(self.problem, self.ring)
 
     @cached_property
     def _seen(self) -> dict[tuple[int, int], Visit]:
         return {}
+
+
+def check_pairs(p: Attention) -> None:
+    """Raise InputError for more pairs of tokens than can be looked at one by one."""
+    if p.N * p.Nk > MOST_PAIRS:
+        allowed = (
+            f"dense, causal, window, documents and what combines them; of other masks {MOST_PAIRS:,} pairs of tokens"
+        )
+        raise InputError("--mask", str(p.mask), allowed, "try fewer tokens or GPUs")
 
 
 def covered(some: list[range]) -> int:

@@ -185,7 +185,9 @@ def test_only_needed_keys_and_gradients(layout, share):
             )
 
 
-@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:5", "documents:10,14", "global:3"])
+@pytest.mark.parametrize(
+    "mask", ["dense", "causal", "causal&window:5", "documents:10,14", "global:3", "documents:4,20&causal"]
+)
 @pytest.mark.parametrize("kind", ["forward", "backward", "step"])
 def test_what_a_mesh_needs(kind, mask):
     """Token by token: a row for each GPU of its row of the mesh that has a key that it sees, and so for a key."""

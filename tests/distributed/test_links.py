@@ -321,8 +321,21 @@ def test_what_cannot_be_counted_is_left_out_with_the_reason(iosim):
     assert "not for this problem: zigzag: --ranks 512: at most 256 under --mask causal&window:4096" in done.stdout
     named = iosim("links", *shlex.split(options), "--schedule", "ring,zigzag")
     assert named.exit_code == 2 and "--ranks: found 512; allowed: at most 256" in named.stderr
-    documents = iosim("links", *shlex.split("--ranks 8 --N 131072 --d 16 --mask documents:65536,65536"))
-    assert documents.exit_code == 2 and len(documents.stderr.strip().splitlines()) == 1
+    sinks = iosim("links", *shlex.split("--ranks 8 --N 131072 --d 16 --mask 'causal&sink:4|window:1'"))
+    assert sinks.exit_code == 2 and len(sinks.stderr.strip().splitlines()) == 1
+
+
+def test_packed_documents_are_counted_row_by_row():
+    """131,072 tokens: two documents of half the tokens, then one that is three quarters of them."""
+    sizes = {"N": 131072, "d": 128, "ranks": 8, "heads": 32, "kv_heads": 8}
+    two = iosim.links(mask="documents:65536,65536", **sizes)
+    assert two["ring-needed"].received_words == 8 * 3 * 16384 * 8 * 256 and two["ring"].balance == 1
+    assert two["mesh"].needed_words < two["mesh"].received_words
+    one = iosim.links(mask="causal&documents:98304,32768", **sizes)
+    pairs = 98304 * 98305 // 2 + 32768 * 32769 // 2
+    assert one["ring"].flops == 2 * 256 * 32 * pairs
+    needed = sum(range(6)) + 1  # GPUs 0 to 5 have the first document
+    assert one["ring-needed"].received_words == needed * 16384 * 8 * 256
 
 
 def test_a_batch_is_so_many_sequences():
