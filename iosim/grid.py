@@ -102,8 +102,8 @@ class Layout(NamedTuple):
 
 
 def layout(grid: Grid, width: int) -> Layout:
-    """The columns that fit into a width. Spare columns are left out first, then the others from the right. The first
-    one always stays."""
+    """The columns that fit into a width. Spare columns are left out first. Then headings and texts may be broken at
+    every space, and the other columns are left out from the right. The first one always stays."""
     cells = {name: [shown(row[name]) for row in grid.rows] for name in grid.rows[0]}
     widths = {name: max(map(len, (name, *texts))) for name, texts in cells.items()}
     least = {
@@ -117,6 +117,8 @@ def layout(grid: Grid, width: int) -> Layout:
         return next((g for g in GAPS if sum(least[n] for n in widths) + g * (len(widths) - 1) <= width), 0)
 
     for name in [*(n for n in grid.spare if n in widths), *(n for n in reversed(others) if n not in grid.spare)]:
+        if name not in grid.spare and not gap():
+            least = {n: foldable([*n.split(" "), *cells[n]], 1) for n in cells}
         if gap():
             break
         left_out.append(name)
@@ -138,10 +140,10 @@ def foldable(texts: Sequence[str], least: int = LEAST_TEXT) -> int:
 
 def word_pieces(text: str) -> list[str]:
     """The pieces of a text between which a line may break: after a space, a comma or a slash, and in long words. A
-    number is one piece, and so is each number of a text."""
+    number is one piece, and so is each number of a text with its unit."""
     if is_number(text) and not re.search("[a-zA-Z]", text):
         return [text]
-    found = re.split(r"(?<=[ ,/])(?!(?<=\d,)\d{3})", text)
+    found = re.split(r"(?<=[ ,/])(?!(?<=\d,)\d{3}|(?<=\d )(?:[KMGTP]i)?B\b)", text)
     cuts = range(0, max([1, *map(len, found)]), LONGEST_PIECE)
     return [part for piece in found for k in cuts if (part := piece[k : k + LONGEST_PIECE])] or [""]
 

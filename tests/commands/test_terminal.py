@@ -326,3 +326,11 @@ def test_a_line_of_a_cell_does_not_break_within_a_number():
         "from", "18,124;", "1,030 to", "16,383; 1", "more"
     ]  # fmt: skip
     assert folded("small-cache,small-cache-q", 14).split("\n") == ["small-cache,", "small-cache-q"]
+
+
+def test_a_phone_shows_more_than_names():
+    """At 40 columns texts and headings break at spaces before a column of numbers is left out, and sizes keep units."""
+    rows = [{"schedule": "usp", "split": "heads 4 x ring 2", "words a GPU": 159_383_552, "x floor": "1.086"}]
+    found = layout(Grid(rows, ()), 40)
+    assert found.left_out == () and sum(found.widths.values()) + 3 * found.gap <= 40
+    assert folded("424,779 B (414.82 KiB)", 12).split("\n") == ["424,779 B", "(414.82 KiB)"]

@@ -78,7 +78,8 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
 
 
 # Options that only a command line needs: the form of its answer, M in words (M="512el" here), --causal for mask="causal".
-NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "columns", "dry_run", "files", "help"}
+NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "columns", "dry_run", "files", "help",
+                 "in_browser"}  # fmt: skip
 PYTHON_NAMES = {"kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
