@@ -20,7 +20,7 @@ from ..walk.places import Fault
 from .faults import fault
 from .kernel import Kernel, called, require_triton
 from .limit import Overtime, limited
-from .source import Sources, top_of
+from .source import Sources, flags_of, top_of
 
 
 def kernel_of(file: str, name: str | None, seconds: float | None = None) -> Kernel:
@@ -71,17 +71,6 @@ def near_kernel(functions: Mapping[str, object], hint: str) -> str:
     """A suggestion with the line of the kernel that it names."""
     near = next((function for name, function in functions.items() if repr(name) in hint), None)
     return hint if near is None else f"{hint} ({Kernel(near).definition()})"
-
-
-def functions_of_file(file: str) -> tuple[dict[str, object], list[str]]:
-    """(the kernels of a file by name, the errors of what they need and could not be run).
-
-    Kernels are functions of `@triton.jit`, tuned ones included, in the order of the file. If the file's text shows
-    none, the file is run.
-    """
-    read = KernelFile(file)
-    found = {name: kernel for name in read.names if (kernel := read.kernel(name)) is not None}
-    return (found, read.failed) if found else functions_of_run(file)
 
 
 def functions_of_run(file: str) -> tuple[dict[str, object], list[str]]:
@@ -189,17 +178,13 @@ def folder_on_path(folder: Path) -> Iterator[None]:
 
 def run_statements(path: Path, module: ModuleType) -> list[str]:
     """Run a file, one statement after the other. The errors of those that fail, such as a launch without a GPU."""
-    import __future__
-
     import ast
 
-    flags, failed = 0, []
-    for statement in ast.parse(path.read_bytes(), str(path)).body:
-        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
-            flags |= sum(getattr(__future__, name.name).compiler_flag for name in statement.names)
+    tree, failed = ast.parse(path.read_bytes(), str(path)), []
+    for statement in tree.body:
         try:
             with redirect_stdout(sys.stderr):
-                exec(compile(ast.Module([statement], []), str(path), "exec", flags, True), vars(module))
+                exec(compile(ast.Module([statement], []), str(path), "exec", flags_of(tree), True), vars(module))
         except (Exception, SystemExit) as error:
             failed.append(fault(error, path))
     return failed

@@ -151,15 +151,9 @@ class Programs:
         """The new value for programs that are `on`, and the old one for others."""
         if on.all():
             return new
-        first = new.offset if isinstance(new, Pointer) else new
-        other = old.offset if isinstance(old, Pointer) else old
-        if isinstance(first, Unknown) or isinstance(other, Unknown):
-            found = chosen(on, new, old)
-            if found is None:
-                raise Refusal(operation, "addresses of two arguments, by a condition")
-            return found
-        part = first.programs
-        found = chosen(on.reshape(-1, *[1] * (part.ndim - 1)), new, old)
+        first, other = (value.offset if isinstance(value, Pointer) else value for value in (new, old))
+        lanes = 0 if isinstance(first, Unknown) or isinstance(other, Unknown) else first.programs.ndim - 1
+        found = chosen(on.reshape(-1, *[1] * lanes), new, old)
         if found is None:
             raise Refusal(operation, "addresses of two arguments, by a condition")
         return found
