@@ -163,7 +163,7 @@ def command(
     with under_way() as tell:
         launches, found = explained(Given(script, inductor, own), question, tell)
     answers = found.found
-    say([*found.notes, *map(str, found.refused)])
+    say([*found.notes, *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts: list[Part] = [part_of(answer) for answer in answers]

@@ -136,7 +136,7 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
         where = str(answers.refused[0]) if answers.refused else f"--script {file}"
-        hint = "" if caught else f"the script saw a GPU of {question.target}; --target names another"
+        hint = "" if caught or answers.refused else f"the script saw a GPU of {question.target}; --target names another"
         raise InputError(where, f"launches of {names}, and no answer", allowed, hint)
     return answers
 

@@ -98,6 +98,7 @@ def test_only_one_kernel_of_a_script(ask, script):
 
 @pytest.mark.parametrize("text, message", [
     ("x = 1\n", "launches of no kernel"),
+    ("x = 1\n", "the script saw a GPU of sm_90; --target names another"),
     ("x = undefined\nadd[(1,)]()\n", "ended early, line 4 `x = undefined`: NameError"),
     ("add[1.5](1, 1, 1, 1, 1)\n", "line 4"),
 ])  # fmt: skip

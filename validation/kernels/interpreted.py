@@ -157,6 +157,7 @@ def launched_by(asked: Asked) -> object:
     from triton.runtime.interpreter import InterpretedFunction
 
     from iosim.kernels.pretend.driver import absent_gpu
+    from iosim.kernels.pretend.measured import measures_pretended
     from iosim.kernels.pretend.packages import stand_ins
     from iosim.kernels.read.kernel_file import folder_on_path
     from iosim.kernels.read.script import run_as_main, tensors
@@ -172,7 +173,10 @@ def launched_by(asked: Asked) -> object:
     before = InterpretedFunction.run, Autotuner.run
     InterpretedFunction.run, Autotuner.run = run, run
     try:
-        with folder_on_path(path.parent), stand_ins(path.stem, path.parent), absent_gpu(), tensors():
+        with (
+            folder_on_path(path.parent), stand_ins(path.stem, path.parent), absent_gpu(),
+            measures_pretended(lambda text: None), tensors(),
+        ):  # fmt: skip
             run_as_main(path)
     except Reached as reached:
         return reached.args[0]
