@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]
+    Flags = NDArray[np.bool_]
     Labels = NDArray[np.str_]
 
 T = TypeVar("T")
@@ -243,19 +244,38 @@ def interleave(parts: list[object], length: int, name: str) -> pd.Series:
         labels = list(dict.fromkeys(parts))
         codes = np.array([labels.index(x) for x in parts], np.int8)
         return pd.Categorical.from_codes(np.tile(codes, length), labels)
-    full = [np.full(length, None, object) if x is None else np.broadcast_to(np.asarray(x), (length,)) for x in parts]
-    merged = np.stack(full, axis=1).ravel()
-    if merged.dtype != object:
-        return merged
-    empty = np.array([x is None for x in merged], bool)
-    if name == "fits":
-        return pd.array(merged, dtype="boolean")
+    filled = [with_gaps(x, length) for x in parts]
+    merged = np.stack([part.values for part in filled], axis=1).ravel()
+    absent = np.stack([part.absent for part in filled], axis=1).ravel()
     if name.startswith("ratio"):
-        return np.where(empty, np.nan, merged).astype(float)
-    values = np.where(empty, 0, merged)
-    if max(values, default=0) < 2**63:
-        return pd.arrays.IntegerArray(values.astype(np.int64), empty)
-    return merged
+        return np.where(absent, np.nan, merged).astype(float, copy=False)
+    if merged.dtype != object and not absent.any():
+        return merged
+    if name == "fits":
+        return pd.arrays.BooleanArray(merged.astype(bool), absent)
+    if merged.dtype != object or max(merged, default=0) < 2**63:
+        return pd.arrays.IntegerArray(merged.astype(np.int64, copy=False), absent)
+    return np.where(absent, np.array(None, object), merged)
+
+
+class Gaps(NamedTuple):
+    """Cells of any type of which some are empty: their values, with anything in the empty ones, and which are empty."""
+
+    values: Whole
+    absent: Flags
+
+
+def with_gaps(cells: object, length: int) -> Gaps:
+    """Cells of a column, one for each grid point. None is an empty cell."""
+    if isinstance(cells, Gaps):
+        return Gaps(np.broadcast_to(cells.values, (length,)), np.broadcast_to(cells.absent, (length,)))
+    if cells is None:
+        return Gaps(np.zeros(length, np.int64), np.ones(length, bool))
+    values = np.broadcast_to(np.asarray(cells), (length,))
+    if values.dtype != object:
+        return Gaps(values, np.broadcast_to(np.False_, (length,)))
+    absent = np.array([x is None for x in values], bool)
+    return Gaps(np.where(absent, 0, values), absent)
 
 
 def run_all(
@@ -376,15 +396,17 @@ def cells_of(
     ideal, apart = rule == "ideal", schedule.family in APART
     row: CellValues = {name: value for name, value in counted.items() if name in (*COLUMNS, *DIVIDED)}
     row |= {"Br": None if ideal else tiling.rows_q, "Bc": None if ideal else tiling.rows_k}
-    row["fits"] = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
-    row["limit"] = limits(row["fits"], counted["least_smem_bytes"], M_bytes)
+    row["fits"] = fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
+    row["limit"] = limits(fits, counted["least_smem_bytes"], M_bytes)
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
-    row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, row["fits"])
+    row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, fits)
     row["ratio_to_order"] = None if M_bytes is None or apart else ratio_to_order(problem, M_bytes, counted)
     row["ratio_to_bound"] = row["ratio_to_order"]
     if np.any(nothing):
-        row = {k: v if v is None else np.where(nothing, empty(nothing), np.asarray(v, object)) for k, v in row.items()}
-        row["fits"] = np.where(nothing, False, cast("Whole", row["fits"]))
+        gone = np.asarray(nothing, bool)
+        limit = np.where(gone, np.array(None, object), np.asarray(row["limit"], object))
+        row = {name: v if v is None else Gaps(np.asarray(v), gone) for name, v in row.items()}
+        row |= {"fits": np.asarray(fits, bool) & ~gone, "limit": limit}
     more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
     label = rule_name(rule)
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
@@ -415,18 +437,13 @@ def limits(fits: object, least_smem_bytes: Size, M_bytes: Whole | None) -> objec
 
 
 def ratio_to_order(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
-    """Words over N^2 d^2 / M. A cell is None if M holds no word; the array then has dtype object."""
+    """Words over N^2 d^2 / M; NaN if M holds no word."""
     M_words = cast("Whole", problem.on_chip_words(M_bytes))
-    ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)))
-    return ratio if (M_words >= 1).all() else np.where(M_words < 1, empty(ratio), ratio)
+    ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)), float)
+    return np.where(M_words < 1, np.nan, ratio)
 
 
 def ratio_to_floor(total: Size, least: Floats, fits: object) -> Floats:
     """Words over the floor; NaN where a run does not fit, or where there is no floor."""
     ratio = np.asarray(total / least, float)
     return ratio if fits is None else np.where(np.asarray(fits, bool), ratio, np.nan)
-
-
-def empty(like: Test | Floats) -> NDArray[np.object_]:
-    """An array of None of the same shape."""
-    return np.full(np.shape(like), None, object)

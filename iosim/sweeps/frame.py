@@ -13,7 +13,7 @@ from ..errors import CheckError, InputError
 from ..units import MOST_POINTS
 from .executors import results
 from .identity import inputs_of
-from .own_options import COUNT, asking
+from .own_options import COUNT, OWN, asking
 from .parts import Job, Work, make_tables
 from .questions import known_question
 from .run import executor_of
@@ -39,26 +39,6 @@ def sweep(
     scheduler: str | None = None,
     M: AxisValue = None,
     paper_model: bool = False,
-    by: AxisValue = None,
-    least_blocks: AxisValue = None,
-    curve: bool = False,
-    at_most: AxisValue = None,
-    x_floor: AxisValue = None,
-    granularity: AxisValue = None,
-    line: AxisValue = None,
-    policy: AxisValue = None,
-    tensors: AxisValue = None,
-    seed: AxisValue = None,
-    dropout: AxisValue = None,
-    predict: AxisValue = None,
-    decode: bool = False,
-    ranks: AxisValue = None,
-    nodes: AxisValue = None,
-    passes: AxisValue = None,
-    link: AxisValue = None,
-    network: AxisValue = None,
-    memory: AxisValue = None,
-    detail: bool = False,
     **values: AxisValue,
 ) -> pd.DataFrame:
     """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
@@ -70,36 +50,15 @@ def sweep(
     - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
       and `8:64:+8` adds 8.
     - `schedules` are those of `count`. Other options are fields of `Attention`.
-    - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check` or `roofline`. The options from
-      `by` to `detail` belong to these commands. They are axes too, except the flags `curve`, `decode` and `detail`.
+    - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check`, `roofline` or `links`. Options
+      of these commands (`iosim sweep --help-all`) are axes too, except the flags `curve`, `decode` and `detail`.
     - `jobs`: the number of processes of this machine. `scheduler`: a Dask scheduler, as `local` or `tcp://HOST:8786`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("sweep", values, (*AXES, *TAKEN))
-    own = {
-        "by": by,
-        "least_blocks": least_blocks,
-        "curve": curve,
-        "at_most": at_most,
-        "x_floor": x_floor,
-        "granularity": granularity,
-        "line": line,
-        "policy": policy,
-        "tensors": tensors,
-        "seed": seed,
-        "dropout": dropout,
-        "predict": predict,
-        "decode": decode,
-        "ranks": ranks,
-        "nodes": nodes,
-        "passes": passes,
-        "link": link,
-        "network": network,
-        "memory": memory,
-        "detail": detail,
-        "schedules": schedules,
-    }
+    check_names("sweep", values, (*AXES, *TAKEN, *OWN))
+    own = {name: values.pop(name) for name in OWN if name in values}
+    own["schedules"] = schedules
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
     asked = asking(known_question(what), own)
     plan = build(axes, own.pop("schedules", ()), tiles, tile_multiple, (), asked, paper_model, **values)

@@ -311,9 +311,10 @@ def quads_of_decimals(found: Decimal) -> list[Quad]:
     return [*quads_of_groups(groups_of(whole)), point, first, *decimals]
 
 
-def joined(columns: list[Quad]) -> bytes:
+def joined(columns: list[Quad]) -> bytearray:
     """The rows of columns of four bytes, one after the other, without blanks."""
-    whole = np.empty((len(columns[0]), len(columns)), np.uint32)
+    room = bytearray(4 * len(columns[0]) * len(columns))
+    whole = np.frombuffer(room, np.uint32).reshape(len(columns[0]), len(columns))
     for k, column in enumerate(columns):
         whole[:, k] = column
-    return whole.tobytes().translate(None, b"\0")
+    return room.translate(None, b"\0")
