@@ -48,63 +48,81 @@ def width(p: Attention) -> Words:
 # ---------------------------------------------------------------- keys go round, heads are exchanged in groups
 
 
-def pass_kv(needed: bool = False, last_hop: bool = False) -> ByHand:
+class PassKV(NamedTuple):
     """Each GPU receives all keys but its own, of the KV heads that it works on: Nk (P - 1) in all. It receives Q of its
     heads from the other u - 1 GPUs of its group, and O of its tokens back from them.
 
-    The keys of the other groups are (P - u) Nk of these. With `needed` they are those that a mask shows.
+    The keys of the other groups are (P - u) Nk of these. With `only_needed` they are those that a mask shows. With
+    `last_hop` the keys of a group make one hop more.
     """
 
-    def keys(t: Across, others: int) -> Words:
+    only_needed: bool = False
+    last_hop: bool = False
+
+    def by_hand(self) -> ByHand:
+        """All that is known of it."""
+        return ByHand(self.words, self.room, self.senders, self.work, self.needed, self.busiest, self.hop)
+
+    def words(self, t: Across) -> Words:
+        """All words. Of the ring those that a mask shows if only these are sent."""
+        p, u = t.problem, t.apart
+        again = p.Nk * u if self.last_hop and t.ring > 1 else 0
+        return self.needed(t) if self.only_needed else self.with_ring(t, p.Nk * (t.ranks - u) + again)
+
+    def needed(self, t: Across) -> Words:
+        """Of the ring those that a row sees."""
+        return self.with_ring(t, t.apart * sum(t.hops.needed))
+
+    def with_ring(self, t: Across, others: int) -> Words:
+        """The words if so many keys come from other groups."""
         p, u = t.problem, t.apart
         exchanged, each = p.N * (u - 1) * (p.heads // u), (p.Nk * (u - 1) + others) * t.kv_heads
         return {"Q": exchanged * p.d, **{name: each * w for name, w in width(p).items()}, "Oheads": exchanged * p.dv}
 
-    def what_is_needed(t: Across) -> Words:
-        return keys(t, t.apart * sum(t.hops.needed))
-
-    def words(t: Across) -> Words:
-        p, u = t.problem, t.apart
-        again = p.Nk * u if last_hop and t.ring > 1 else 0
-        return what_is_needed(t) if needed else keys(t, p.Nk * (t.ranks - u) + again)
-
-    def room(t: Across) -> int:
+    def room(self, t: Across) -> int:
         """Q, O, l and m of N / P tokens with all heads, or of as many words of other tokens; two shards of K and V: the
         own one and the one that came."""
         p, shard = t.problem, t.apart * t.nk
-        most = max((visit.keys for _, visit in t.hops.others), default=0) if needed else shard * (t.ring > 1)
-        return t.n * p.heads * (p.d + p.dv + 2) + (shard + most) * t.kv_heads * sum(width(p).values())
+        came = max((visit.keys for _, visit in t.hops.others), default=0) if self.only_needed else shard * (t.ring > 1)
+        return t.n * p.heads * (p.d + p.dv + 2) + (shard + came) * t.kv_heads * sum(width(p).values())
 
-    def senders(t: Across, r: int) -> Sent:
-        p, u, group, place = t.problem, t.apart, r // t.apart, r % t.apart
-        for peer in range(group * u, (group + 1) * u):
+    def senders(self, t: Across, r: int) -> Sent:
+        """The group sends rows and its keys, and the ring keys."""
+        p, u = t.problem, t.apart
+        for peer in range(r // u * u, r // u * u + u):
             if peer != r:
                 yield peer, "Q", t.n * t.heads * p.d
                 yield peer, "Oheads", t.n * t.heads * p.dv
                 for name, w in width(p).items():
                     yield peer, name, t.nk * t.kv_heads * w
-        left = (group - 1) % t.ring * u + place
         for s in range(t.ring):
-            for name, w in width(p).items():
-                if needed and s != group:
-                    yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
-                elif not needed and t.ring > 1 and (s != group or last_hop):
-                    yield left, name, u * t.nk * t.kv_heads * w
+            yield from self.from_member(t, r, s)
 
-    def work(t: Across) -> list[int]:
+    def from_member(self, t: Across, r: int, s: int) -> Sent:
+        """The keys of member s of the ring: from the left, or from the member itself if only what is needed comes."""
+        u, group, place = t.apart, r // t.apart, r % t.apart
+        left = (group - 1) % t.ring * u + place
+        for name, w in width(t.problem).items():
+            if self.only_needed and s != group:
+                yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
+            elif not self.only_needed and t.ring > 1 and (s != group or self.last_hop):
+                yield left, name, u * t.nk * t.kv_heads * w
+
+    def work(self, t: Across) -> list[int]:
+        """The visible pairs of the tokens of a group with all keys."""
         return [t.hops.pairs[r // t.apart] * t.heads for r in range(t.ranks)]
 
-    def busiest(t: Across) -> Iterable[int]:
-        counts = t.hops.needed if needed else [0]
+    def busiest(self, t: Across) -> Iterable[int]:
+        """All receive as much, unless only needed keys are sent."""
+        counts = t.hops.needed if self.only_needed else [0]
         return (counts.index(max(counts)) * t.apart,)
 
-    def hop(t: Across) -> tuple[Fraction, int]:
+    def hop(self, t: Across) -> tuple[Fraction, int]:
+        """A key comes; of those that are needed, the mean share."""
         p, R = t.problem, t.ring
-        share = Fraction(sum(t.hops.needed), (R - 1) * p.Nk) if needed else Fraction(1)
+        share = Fraction(sum(t.hops.needed), (R - 1) * p.Nk) if self.only_needed else Fraction(1)
         moved = t.kv_heads * sum(width(p).values()) * p.hbm_bytes(TENSORS["K"])
         return share * moved, 2 * t.heads * (p.d + p.dv)
-
-    return ByHand(words, room, senders, work, what_is_needed, busiest, hop)
 
 
 # ---------------------------------------------------------------- a mesh

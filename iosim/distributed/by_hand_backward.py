@@ -50,7 +50,7 @@ class PassKV(NamedTuple):
     @property
     def ahead(self) -> ByHand:
         """The forward pass of a step."""
-        return by_hand.pass_kv(self.only_needed, self.last_hop)
+        return by_hand.PassKV(self.only_needed, self.last_hop).by_hand()
 
     def by_hand(self) -> ByHand:
         """All that is known of it."""

@@ -278,10 +278,10 @@ def rings() -> list[Scheme]:
     found = []
     for layout, (name, source) in about.items():
         summary, splits = f"keys go round, tokens lie {where[layout]}", partial(ring_splits, layout)
-        found.append(Scheme(name, text, summary, source, by_hand.pass_kv(), splits, RING_SHAPE, layout))
+        found.append(Scheme(name, text, summary, source, by_hand.PassKV().by_hand(), splits, RING_SHAPE, layout))
     for layout, (name, source) in about.items():
         summary, splits = f"{name}, only the keys that a mask needs", partial(ring_splits, layout)
-        hand = by_hand.pass_kv(needed=True)
+        hand = by_hand.PassKV(only_needed=True).by_hand()
         found.append(Scheme(f"{name}-needed", needed, summary, source, hand, splits, RING_SHAPE, layout))
     return found
 
@@ -302,7 +302,7 @@ SCHEMES = {
             partial(texts.pass_kv, last_hop=True),
             CODED,
             RING,
-            by_hand.pass_kv(last_hop=True),
+            by_hand.PassKV(last_hop=True).by_hand(),
             partial(ring_splits, "blocks"),
             RING_SHAPE,
         ),
@@ -324,7 +324,7 @@ SCHEMES = {
             texts.pass_kv,
             "tokens exchanged for heads",
             ULYSSES,
-            by_hand.pass_kv(),
+            by_hand.PassKV().by_hand(),
             ulysses_splits,
             "heads {apart}",
         ),
@@ -333,7 +333,7 @@ SCHEMES = {
             texts.pass_kv,
             "heads exchanged in groups, keys go round between them",
             USP,
-            by_hand.pass_kv(),
+            by_hand.PassKV().by_hand(),
             partial(usp_splits, "blocks"),
             "heads {apart} x ring {ring}",
         ),
@@ -342,7 +342,7 @@ SCHEMES = {
             texts.pass_kv,
             "usp, each group has an early and a late chunk",
             USP,
-            by_hand.pass_kv(),
+            by_hand.PassKV().by_hand(),
             partial(usp_splits, "zigzag"),
             "heads {apart} x ring {ring}",
             "zigzag",
