@@ -1,12 +1,16 @@
 """The time of a launch follows from what its programs do, by rates of the GPU alone. Worked out by hand here."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from iosim.hardware import load
+from iosim.kernels.explain import Explained
 from iosim.kernels.read.compile import Resources
 from iosim.kernels.seconds import program_seconds, time_of
 from iosim.kernels.walk.work import MOST_FOLLOWED, Work, Works
-from iosim.predict.launch_time import Rates
+from iosim.predict.launch_time import Rates, Time
 
 SMS = 10
 RATES = Rates(
@@ -180,3 +184,12 @@ def test_a_configuration_that_does_not_compile_is_told(iosim, ask, tmp_path):
     found = iosim(*line)
     assert found.exit_code == 0 and "a power of 2" in found.stderr and "here BLOCK is 1000" in found.stderr
     assert ask(*line)["constants"]["BLOCK"] == 256
+
+
+def test_the_line_on_the_time_says_what_it_is_the_longest_of():
+    """The longest part and the start add up to the time that leads."""
+    chip, time = load("h100"), Time(80.4e-6, 5.5e-6, 34.8e-6, 78.5e-6, 1.9e-6)
+    resources = Resources(65536, 113, 0, 8, "wgmma")
+    about = SimpleNamespace(hardware=chip, fits=True, blocks_per_sm=2, shown_time=time)
+    *_, said = Explained._resource_lines(about, resources, str)
+    assert said == ("predicted on H100: 80.4 us: the longest of DRAM 5.5, L2 34.8 and programs 78.5, and 1.9 to start")

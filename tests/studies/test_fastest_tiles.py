@@ -1,5 +1,6 @@
 """The fastest tiles by the time model: the least of all predictions, with a limit on how many are made."""
 
+from dataclasses import replace
 from math import prod
 
 import pytest
@@ -143,3 +144,16 @@ def test_what_does_not_go_together(iosim, more, message):
 def test_a_gpu_that_was_not_measured():
     with pytest.raises(InputError, match="h100, h200"):
         tiles.fastest(P, "a100-80gb")
+
+
+def test_tiles_that_move_least_are_compared_if_they_are_others():
+    """Of generated kernels: how much faster the fastest are than those of least traffic, and nothing of equal ones."""
+    best = tiles.TimedTiles("flash2", "time", 64, 64, 2e-6, "blocks", 10, 4)
+    for least, said in (
+        (replace(best, Br=128, seconds=3e-6), ", and 1.50x faster than 128x64, which moves least; "),
+        (best, "; "),
+    ):
+        found = tiles.FastestAnswer(Attention(64, 64), H200, [tiles.FastestTiles(best, least, 9, 9)], {})
+        assert sentence(found) == (
+            f"flash2 with 64x64 is fastest by the model: 2.0 us{said}all 9 candidates were predicted."
+        )
