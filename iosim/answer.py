@@ -215,6 +215,8 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
     """The indices of the rows that are highlighted."""
     tall: bool = False
     """Whether headings of several words may take several lines."""
+    csv: str = "--csv"
+    """Where the columns are that a narrow terminal leaves out."""
 
     def types(self) -> dict[str, Type]:
         """The type of each column of the CSV, by its name."""
@@ -238,7 +240,7 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
         rows = [{title: column.seen(cast("Never", row)) for title, column in titles} for row in self.rows]
         spare = sorted((column.spare, title) for title, column in titles if column.spare)
         folds = [title for title, column in titles if column.folds]
-        return Grid(rows, tuple(title for _, title in spare), self.best, self.tall, folds)
+        return Grid(rows, tuple(title for _, title in spare), self.best, self.tall, folds, self.csv)
 
     def pieces(self) -> Pieces:
         return self.text or [self]

@@ -50,7 +50,7 @@ class Grid(NamedTuple):
 
     `spare` names the columns that a narrow terminal may leave out, in the order in which they are left out. `best` are
     the indices of the rows that are highlighted. With `tall`, headings of several words may take several lines. `folds`
-    names the columns whose cells may break at every space.
+    names the columns whose cells may break at every space. `csv` says where the columns are that are left out.
     """
 
     rows: Rows
@@ -58,6 +58,7 @@ class Grid(NamedTuple):
     best: Collection[int] = ()
     tall: bool = False
     folds: Collection[str] = ()
+    csv: str = "--csv"
 
 
 class ForPeople(Protocol):
@@ -228,8 +229,8 @@ def print_grid(grid: Grid, console: Console) -> None:
         drawn.add_row(*map(cell, texts), style="bold green" if k in grid.best else "")
     console.print(drawn)
     if found.left_out:
-        console.print(cell(f"not shown: {', '.join(found.left_out)} (a wider terminal shows them, --csv has all)"),
-                      style="dim")  # fmt: skip
+        names = ", ".join(found.left_out)
+        console.print(cell(f"not shown: {names} (a wider terminal shows them, {grid.csv} has all)"), style="dim")
 
 
 def cell(text: str) -> Text:

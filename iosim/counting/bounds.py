@@ -114,11 +114,12 @@ OF_FLOOR: Columns[Row] = (
 )
 
 
-def bounds_table(bounds: Sequence[Bound]) -> Table:
-    """Bounds as a table. Columns that only a floor fills come last, and are there if there is a floor."""
+def bounds_table(bounds: Sequence[Bound], csv: str = "iosim bounds --csv") -> Table:
+    """Bounds as a table. Columns that only a floor fills come last, and are there if there is a floor. `csv` is the
+    command whose CSV has them."""
     rows = [as_row(bound) for bound in bounds]
     floor = [column for column in OF_FLOOR if any(column.name in row for row in rows)]
-    return Table((*BOUND, *floor), rows, shown=in_order(BOUND, SHOWN))
+    return Table((*BOUND, *floor), rows, shown=in_order(BOUND, SHOWN), csv=csv)
 
 
 BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]

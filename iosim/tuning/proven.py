@@ -61,7 +61,7 @@ class Bounds(Answer):
         return [*self.report.under.notes, *words, *([] if p.kv_scales == "none" else [scales])]
 
     def table(self) -> Table:
-        return bounds_table(self.bounds)
+        return bounds_table(self.bounds, csv="--csv")
 
     def pieces(self) -> Pieces:
         asked = header(self.report.problem, self.report.M_bytes).removesuffix("\n")

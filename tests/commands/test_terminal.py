@@ -334,3 +334,11 @@ def test_a_phone_shows_more_than_names():
     found = layout(Grid(rows, ()), 40)
     assert found.left_out == () and sum(found.widths.values()) + 3 * found.gap <= 40
     assert folded("424,779 B (414.82 KiB)", 12).split("\n") == ["424,779 B", "(414.82 KiB)"]
+
+
+@pytest.mark.parametrize("line, where", [
+    (["bounds"], "--csv"), (["tune"], "iosim bounds --csv"), (["count", "--detail"], "iosim bounds --csv"),
+], ids=str)  # fmt: skip
+def test_what_is_not_shown_of_bounds_is_in_the_csv_that_has_them(line, where):
+    text = " ".join(bare(on_terminal([*line, "--N", "8192", "--d", "128", "--M", "100KB"], 80)).split())
+    assert f"not shown: valid (a wider terminal shows them, {where} has all)" in text
