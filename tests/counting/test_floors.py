@@ -578,6 +578,11 @@ def test_output_words_that_a_form_does_not_count_are_added(sizes, M, backward, w
     assert (found.words, found.writes - found.written) == (words, more)
 
 
+def test_the_simple_floor_counts_no_output_word():
+    found = forward_floor(Attention(1000, 2, Nk=6, dv=60), 80)
+    assert (found.form, found.reads, found.words) == ("simple", 5_046, 5_046 + 1000 * 60)
+
+
 # Planted mistakes
 
 

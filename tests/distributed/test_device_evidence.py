@@ -102,6 +102,18 @@ def test_the_cost_of_an_assignment_is_that_of_its_words():
 
 
 @pytest.mark.needs("scipy")
+@pytest.mark.parametrize("seen", [1, 2])
+def test_sets_bound_rows_of_two_keys_only(seen):
+    """Two rows on one device and their keys on the other, d = dv = 1. One key needs no score, so its v is enough."""
+    import device_programs
+
+    tiny = device_programs.Tiny(2, seen, 2, 1, 1, lambda i: 0, lambda j: 1)
+    least = min(2 * 2, seen * 2)  # mu: alpha = beta = 2, one class of rows and one of keys
+    assert device_programs.forward(tiny) == ((1, 1) if seen == 1 else (least, least))
+    assert "a class of rows of E and a class of keys that it sees whole" in " ".join(PAGE.split())
+
+
+@pytest.mark.needs("scipy")
 def test_the_programs_again():
     """All programs with fixed homes, solved to the end. They give the kept words."""
     kept = {instance(row): row for row in KEPT if row["search"] == "program" and row["layout"] not in LEVEL}

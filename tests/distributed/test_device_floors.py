@@ -98,15 +98,48 @@ def test_causal_blocks_with_one_head_a_group():
     assert floor_across(p, 8, layout="striped").received_words == (2 * 1024 - 129) * 7 * 2 * 128 // 2
 
 
-@pytest.mark.parametrize("layout, least", [("blocks", lambda P: P - 1), ("zigzag", lambda P: 2 * (P - 1))])
+PASSES = [{}, {"backward": True}, {"step": True}, {"latent": True}]
+
+
+def of_pass(P, what, group, **more):
+    """A problem in blocks that are large enough, with d = dv, and the keywords of its pass."""
+    what = dict(what)
+    sizes = {"latent": True} if what.pop("latent", False) else {}
+    return Attention(1024 * P, 128, heads=group, kv_heads=1, **sizes, **more), what
+
+
+def causal_ring(p, P, layout, what):
+    """The words of a causal ring that sends only needed keys."""
+    return {"blocks": Fraction(1, 2), "zigzag": Fraction(3, 4)}[layout] * ring(p, P, **what)
+
+
+@pytest.mark.parametrize("what", PASSES, ids=str)
 @pytest.mark.parametrize("P", [2, 3, 4, 8])
-def test_a_ring_that_sends_only_needed_keys_is_optimal_for_large_groups(layout, least, P):
-    for group in (least(P) - 1, least(P), least(P) + 5):
-        if group:
-            p = Attention(1024 * P, 128, heads=group, kv_heads=1, mask=CAUSAL)
-            share = {"blocks": Fraction(1, 2), "zigzag": Fraction(3, 4)}[layout]
-            found = floor_across(p, P, layout=layout).received_words
-            assert (found == share * ring(p, P)) == (group >= least(P))
+def test_when_rings_are_optimal(P, what):
+    """If and only if alpha g >= (P - 1) beta, twice that in zigzag: a ring, and causal rings that send needed keys."""
+    for group in (*range(1, 9), 2 * P, 3 * P):
+        p, keywords = of_pass(P, what, group)
+        alpha, beta = widths(p, **keywords)
+        dense, large = floor_across(p, P, **keywords).received_words, alpha * group >= (P - 1) * beta
+        assert (ring(p, P, **keywords) == dense) == large
+        assert (pass_q(p, P, **keywords) == dense) == ((P - 1) * alpha * group <= beta)
+        if not large and (P - 1) * alpha * group > beta:
+            assert ulysses(p, P, **keywords) == dense
+        p, _ = of_pass(P, what, group, mask=CAUSAL)
+        for layout, least in (("blocks", P - 1), ("zigzag", 2 * (P - 1))):
+            found = floor_across(p, P, layout=layout, **keywords).received_words
+            assert (found == causal_ring(p, P, layout, keywords)) == (alpha * group >= least * beta), (layout, group)
+
+
+@pytest.mark.parametrize("what", PASSES, ids=str)
+@pytest.mark.parametrize("P", [3, 4, 8])
+def test_causal_floors_of_single_heads(P, what):
+    """(P - 2)(x + y) and (2P - 3)(x + y) where alpha = beta. Elsewhere less, but for 3 blocks."""
+    p, keywords = of_pass(P, what, 1, mask=CAUSAL)
+    alpha, beta = widths(p, **keywords)
+    for layout, times, tokens in (("blocks", P - 2, 1024), ("zigzag", 2 * P - 3, 512)):
+        found, said = floor_across(p, P, layout=layout, **keywords).received_words, times * (alpha + beta) * tokens
+        assert (found == said) == (alpha == beta or (P, layout) == (3, "blocks")) and found <= said
 
 
 # ---------------------------------------------------------------- never above a schedule

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes
+from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes, widths
 from paths import DOCS
 
 import iosim
@@ -136,6 +136,38 @@ def test_a_problem_on_one_device_against_the_causal_floor():
         problem = Attention(1024 * P, 128, mask=parse_mask("causal"))
         floor = floor_across(problem, P)
         assert floor.theorem == "causal blocks" and ulysses(problem, P) * (P - 2) == floor.received_words * (P - 1)
+
+
+def holds(text, **values):
+    """Whether a condition of the page holds: `3g >= 4 (p - 1)`, with products as the page writes them."""
+    return eval(re.sub(r"(?<=\d)(?=[a-z])|(?<=[\w)]) (?=[\w(])", "*", text), {}, values)
+
+
+STATED = re.findall(r"optimal if and only if ([^*]*?)\*\*", FLAT)  # dense, contiguous and zigzag rings
+OF_PASSES = re.findall(r"forward if (g >= [^,]*?), (?:and )?backward with d = dv if (3g >= \d \(p - 1\))", FLAT)
+
+
+@pytest.mark.parametrize("which, mask", [("ring", "dense"), ("ring-needed", "causal"), ("zigzag-needed", "causal")])
+@pytest.mark.parametrize("passes", ["forward", "backward"])
+def test_when_the_page_calls_a_ring_optimal(which, mask, passes):
+    """The conditions that stand on the page, against the answers of links."""
+    at, d, answers = {"ring": 0, "ring-needed": 1, "zigzag-needed": 2}[which], 128, set()
+    alpha, beta = widths(Attention(1, d), backward=passes == "backward")
+    for p in (2, 3, 4, 6):
+        for g in (*range(1, 8), 2 * p, 3 * p):
+            (row,) = iosim.links(2048 * p, d, p, heads=g, kv_heads=1, mask=mask, passes=passes, schedules=which).results
+            optimal = row.received_words - row.tensors.get("LSEpart", 0) == row.floor_words
+            answers.add(optimal)
+            assert holds(STATED[at], alpha=alpha, beta=beta, g=g, p=p) == optimal, (p, g, row)
+            assert holds(OF_PASSES[at][passes == "backward"], g=g, p=p) == optimal
+    assert answers == {True, False} and len(STATED) == len(OF_PASSES) == 3
+
+
+def test_a_backward_ring_above_its_floor():
+    """3 GPUs with g = 2 >= p - 1: backward the ring is not optimal, with a causal mask or without."""
+    for mask, which in (("dense", "ring"), ("causal", "ring-needed")):
+        (row,) = iosim.links(49152, 128, 3, heads=18, kv_heads=9, mask=mask, passes="backward", schedules=which).results
+        assert row.ratio_to_floor == 1.2
 
 
 def test_the_second_ring_of_a_step():
