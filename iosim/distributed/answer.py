@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Column, Table, columns_of, in_order, numbered
@@ -101,10 +101,13 @@ class Links(Answer):
         return Table((*above, *RESULT), self.results)
 
     def counts(self) -> Table:
-        """A row for each result, with the columns of which something is known."""
+        """A row for each result, with the columns of which something is known. If a result does not fit, a narrow
+        terminal keeps the memory."""
         shown = [name for name in SHOWN if any(column_of(name).value(r) is not None for r in self.results)]
-        best = [k for k, r in enumerate(self.results) if r is self.best]
-        return Table(RESULT, self.results, shown=in_order(RESULT, shown), best=best, tall=True)
+        unfit = any(r.fits is False for r in self.results)
+        columns = [replace(c, spare=12) if unfit and c.name == "memory_bytes" else c for c in in_order(RESULT, shown)]
+        best = [k for k, r in enumerate(self.results) if r is self.best and r.fits is not False]
+        return Table(RESULT, self.results, shown=columns, best=best, tall=True)
 
     def pieces(self) -> Pieces:
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]

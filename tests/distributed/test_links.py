@@ -242,6 +242,8 @@ def test_a_narrow_terminal_keeps_words_ratio_fits_and_time(llama):
 
     kept = layout(llama.pieces()[2].grid(), 80).widths
     assert {"schedule", "words a GPU", "x floor", "fits", "time"} <= kept.keys()
+    unfit = iosim.links(ranks=8, mask="causal", memory="100MB", **LLAMA).counts().grid()
+    assert {"schedule", "words a GPU", "memory", "fits"} <= layout(unfit, 80).widths.keys() and not unfit.best
 
 
 def test_seconds_are_a_column(iosim):
