@@ -261,6 +261,11 @@ class Table(Answer, Sequence["Mapping[str, object]"]):
         return len(self.rows)
 
 
+def rounded(number: float) -> str:
+    """A number in three digits, and from 1,000 on as a whole number in groups."""
+    return f"{number:,.0f}" if number >= 999.5 else f"{number:.3g}"
+
+
 def numbered(count: int, thing: str) -> str:
     """A count with its noun: `1 row`, `2 rows`."""
     return f"{count:,} {thing}" + "s" * (count != 1)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..answer import rounded
 from ..core.problem import narrowed
 from ..counting.sentence import distance_to_floor, times
 from ..units import decimal
@@ -70,7 +71,7 @@ def share_of(way: Moved, names: Sequence[str]) -> float:
 
 def often(number: float) -> str:
     """A number of times, as `once` or `4.02 times`."""
-    return "once" if abs(number - 1) < 0.005 else f"{number:.3g} times"
+    return "once" if abs(number - 1) < 0.005 else f"{rounded(number)} times"
 
 
 def streams(found: Batched, best: Moved) -> str:
@@ -118,7 +119,7 @@ def unequal(found: Batched, best: Moved) -> str:
     parts = []
     if best.largest_block is not None:
         parts.append(
-            f"the largest block of {best.way} moves {best.largest_block:.3g} times the words of the mean block"
+            f"the largest block of {best.way} moves {rounded(best.largest_block)} times the words of the mean block"
         )
     padded = padded_bytes(found, best)
     if padded is not None:

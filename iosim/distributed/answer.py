@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Column, Table, columns_of, in_order, numbered
+from ..answer import Answer, Column, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
@@ -229,7 +229,7 @@ def answer_lines(found: Links) -> list[str]:
     after = next((r for r in ordered(others) if r.largest_received_bytes > best.largest_received_bytes), None)
     if after is not None and best.largest_received_bytes:
         share = after.largest_received_bytes / best.largest_received_bytes
-        lines.append(f"{named(after)} is next, with {share:.3g} times as many.")
+        lines.append(f"{named(after)} is next, with {rounded(share)} times as many.")
     lines += filter(None, [mean_text(found, best)])
     return [*lines, *time_lines(found)]
 

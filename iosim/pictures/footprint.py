@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from ..answer import rounded
 from ..core.folded import Folded
 from ..core.problem import DENSE
 from ..core.tiling import Rule, Tiling, tiles_text
@@ -61,7 +62,9 @@ class Footprint:
     def note(self, bar: Bar) -> str:
         """The text beside a bar: its bytes, and their ratio to M if it does not fit."""
         text = binary(bar.bytes)
-        return text if self.limit is None or bar.bytes <= self.limit else f"{text}, {bar.bytes / self.limit:.3g} x M"
+        return (
+            text if self.limit is None or bar.bytes <= self.limit else f"{text}, {rounded(bar.bytes / self.limit)} x M"
+        )
 
     def rows(self) -> list[Row]:
         """A row for each block of each bar."""

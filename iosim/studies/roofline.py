@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Table, columns_of, in_order, numbered
+from ..answer import Answer, Column, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
@@ -412,7 +412,7 @@ def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
 def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     """The sentence about kept measurements; nothing if there is none for this problem."""
     rows = measured(found, winner)
-    each = [f"{row.kernel} {row.seconds * 1e6:,.2f} us ({row.x_bound:.3g} times the bound)" for row in rows]
+    each = [f"{row.kernel} {row.seconds * 1e6:,.2f} us ({rounded(row.x_bound)} times the bound)" for row in rows]
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Table, in_order, numbered
+from ..answer import Answer, Column, Table, in_order, numbered, rounded
 from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
@@ -228,7 +228,7 @@ def answer_lines(found: Training) -> list[str]:
     after = next((step for step in others if step.combination != best.combination), None)
     if after is not None:
         share = (after.total_bytes or 0) / (best.total_bytes or 1)
-        lines.append(f"{named(after)} is next, with {share:.3g} times the bytes.")
+        lines.append(f"{named(after)} is next, with {rounded(share)} times the bytes.")
     return lines if found.M_bytes else [*lines, "Whether it fits is not known without M."]
 
 
@@ -240,7 +240,7 @@ def named(step: TrainingStep) -> str:
 
 def less_or_more(share: float) -> str:
     """The text `3.48x fewer` for 0.287, and `2x more` for 2."""
-    return f"{1 / share:.3g}x fewer" if share <= 1 else f"{share:.3g}x more"
+    return f"{rounded(1 / share)}x fewer" if share <= 1 else f"{rounded(share)}x more"
 
 
 # ---------------------------------------------------------------- the count

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 import numpy as np
 
-from ..answer import Column, Table, in_order, numbered
+from ..answer import Column, Table, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked as asked_text
 from ..counting.columns import option_columns, type_of
@@ -309,7 +309,7 @@ def shares_text(found: Sequence[OverM]) -> str:
     shares, gaps = endless(found)
     if not shares:
         return "none"
-    low, high = f"{min(shares):.3g}", f"{max(shares):.3g}"
+    low, high = rounded(min(shares)), rounded(max(shares))
     text = low if low == high else f"{low} to {high}"
     text += f", gaps in {gaps} of {len(found)}" if gaps else ""
     return text + (f", none in {len(found) - len(shares)}" if len(shares) < len(found) else "")
@@ -332,9 +332,9 @@ def lead_over_M(asked: Sequence[Question], found: Sequence[OverM]) -> str:
         return about_several(first, answers) if len(answers) > 1 else f"{first.text} {where_in_M(answers[0])}"
     if len(found) == len(asked):
         one = max(ones, key=lambda one: one.M_bytes or 0)
-        return f"{names} from M = {one.M_bytes:,} B ({one.M_over_d2:.3g} d^2 words) on."
+        return f"{names} from M = {one.M_bytes:,} B ({rounded(one.M_over_d2 or 0)} d^2 words) on."
     share = max(ceil(1000 * (one.M_words or 0) / one.problem.d**2) for one in ones) / 1000
-    return f"{names} from M = {share:.4g} d^2 words on, in each of {len(found) // len(asked)} problems."
+    return f"{names} from M = {share:,.9g} d^2 words on, in each of {len(found) // len(asked)} problems."
 
 
 def lead_over_N(found: Sequence[OverN]) -> str:
@@ -420,9 +420,9 @@ def about_several(question: Question, found: Sequence[OverM]) -> str:
     shares, some = endless(found)
     if not shares:
         return f"There is no M from which on {question.text}, in any of the {len(found)} problems."
-    size = f"M = {min(shares):.3g} d^2 words"
+    size = f"M = {rounded(min(shares))} d^2 words"
     if max(shares) > min(shares):
-        size = f"an M of {min(shares):.3g} to {max(shares):.3g} d^2 words (by problem)"
+        size = f"an M of {rounded(min(shares))} to {rounded(max(shares))} d^2 words (by problem)"
     never = len(found) - len(shares)
     gaps = f", but for gaps in {some} of {len(found)} problems" if some else ""
     text = f"{question.text} at {size} and at every larger M{gaps}"

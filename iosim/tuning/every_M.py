@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from ..answer import Answer, Column, Table, in_order, numbered
+from ..answer import Answer, Column, Table, in_order, numbered, rounded
 from ..counting.asked import asked, size_line
 from ..counting.bounds import bounds, floor_of
 from ..counting.columns import flags
@@ -287,4 +287,4 @@ def worst(some: Sequence[Gap]) -> Gap | None:
 
 def place(p: Attention, gap: Gap) -> str:
     """The M of a gap: `M = 31431 B = 0.959 d^2 words`."""
-    return f"M = {gap.M_bytes:,} B = {gap.M_bytes // p.word_bytes / p.d**2:.3g} d^2 words"
+    return f"M = {gap.M_bytes:,} B = {rounded(gap.M_bytes // p.word_bytes / p.d**2)} d^2 words"

@@ -11,7 +11,7 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..answer import numbered
+from ..answer import numbered, rounded
 from ..counting.sentence import joined
 from ..units import binary, format_bytes
 
@@ -141,7 +141,7 @@ def size_of(p: Attention, M_bytes: int) -> str:
     """An M in bytes, words and units of d^2 words: `8640 B (8.44 KiB, 4320 fp16 words, 1.05 d^2)`."""
     words = M_bytes // p.word_bytes
     also = [binary(M_bytes)] if M_bytes >= KIB else []
-    return f"{M_bytes:,} B ({', '.join([*also, f'{words:,} {p.dtype} words', f'{words / p.d**2:.3g} d^2'])})"
+    return f"{M_bytes:,} B ({', '.join([*also, f'{words:,} {p.dtype} words', f'{rounded(words / p.d**2)} d^2'])})"
 
 
 def brief_in_M(most: int, one: Interval) -> str:

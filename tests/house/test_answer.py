@@ -7,7 +7,7 @@ from typing import NotRequired, TypedDict
 
 import pytest
 
-from iosim.answer import Answer, Column, Table, columns_of, in_order, type_of
+from iosim.answer import Answer, Column, Table, columns_of, in_order, rounded, type_of
 from iosim.grid import ByteCell, layout
 from iosim.tables import to_csv
 
@@ -132,3 +132,11 @@ def test_columns_in_another_order():
     assert [c.name for c in in_order(COLUMNS, ("fits", "Br"))] == ["fits", "Br"]
     with pytest.raises(KeyError):
         in_order(COLUMNS, ["fit"])
+
+
+@pytest.mark.parametrize(
+    "number, text",
+    [(3975.559, "3,976"), (999.6, "1,000"), (999.4, "999"), (12.345, "12.3"), (0.01234, "0.0123"), (8193.75, "8,194")],
+)
+def test_a_rounded_number_has_no_exponent(number, text):
+    assert rounded(number) == text

@@ -13,6 +13,7 @@ from itertools import product
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
+from ...answer import rounded
 from ...core.problem import DENSE, Attention, mask_matters, narrowed, skips_tiles
 from ...core.tiling import Tiling
 from ...cuda.warp_split import LANES
@@ -377,7 +378,7 @@ def in_words(e: Explanation, first: Explanation) -> str:
         return f"as good as {first.schedule}: it predicts the same bytes, so the counters cannot tell them apart"
     against = ["it would have another number of blocks"] if e.other_grid and not first.other_grid else []
     if (e.write_ratio or 1) != (first.write_ratio or 1):
-        against.append(f"the kernel stores {e.write_ratio or 1:.3g} times what it predicts")
+        against.append(f"the kernel stores {rounded(e.write_ratio or 1)} times what it predicts")
     if against:
         return f"less likely: {' and '.join(against)}; its loads are explained too"
     return "less likely: its loads are explained too, but are farther off"
@@ -390,7 +391,7 @@ def fault(e: Explanation) -> str:
         return f"the kernel loads {abs(off):.2%} {'more' if off > 0 else 'less'} than it predicts"
     if e.share < LEAST_SHARE:
         return f"the kernel makes only {e.share:.0%} of the loads of the call"
-    return f"the kernel stores {e.write_ratio or 1:.3g} times what it predicts"
+    return f"the kernel stores {rounded(e.write_ratio or 1)} times what it predicts"
 
 
 def on_hardware(kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:

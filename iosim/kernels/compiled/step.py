@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...answer import Answer, Column, Table, numbered
+from ...answer import Answer, Column, Table, numbered, rounded
 from .code import OutputCode
 from .inductor import kernel_folder
 from .steps import ATTENTION, KERNEL, OTHER, PRODUCT, TILES, Counter, Step
@@ -147,7 +147,7 @@ class Compiled(Answer):
         from ...units import format_bytes
 
         asked, once = self.totals["total_bytes"], self.totals["once_bytes"]
-        times = f", {asked / once:.3g} times each word once" if once else ""
+        times = f", {rounded(asked / once)} times each word once" if once else ""
         return f"A step makes {len(self.steps)} launches and asks for {format_bytes(asked)}{times}."
 
     def _graphs(self) -> Iterator[str]:
