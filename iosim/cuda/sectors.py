@@ -2,7 +2,8 @@
 
 The hardware counts sectors of 32 bytes for each request of a warp. Where a request ends inside a sector, that sector is
 counted whole, and again for the next request. Which words a request has follows from the plan of a launch
-(cuda/copies.py). Where a tile starts inside a sector is not followed: the worst place that is possible counts.
+(cuda/copies.py), and where a head starts in a sector from its size. Where a tile starts inside its head is not
+followed: the worst place that is possible counts.
 """
 
 from __future__ import annotations

@@ -205,6 +205,8 @@ def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, inputs: Heads) -
         rounds.travels,
         rounds.divided,
         held,
+        rounds.sums,
+        rounds.depth,
     )
     judge = Judge(xp, p.dtype, cut=sums * UNIT[str(p.acc_dtype)])
     for head, (q, k, v) in exact.items():
