@@ -24,6 +24,7 @@ from ..options import (
     declared,
 )
 from ..options import Option as Row
+from ..units import DTYPE_BYTES
 from .answer import say
 from .load import load_ahead, load_option
 from .notes import NOTES, check_unread
@@ -90,6 +91,7 @@ INSTEAD = {
     **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
     "--M-elements": "--M takes words too, as --M 51200el",
     "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
+    **{f"--{name}": f"a type is given as --dtype {name}" for name in DTYPE_BYTES},
     **dict.fromkeys(("--softmax-scale", "--sm-scale", "--scale"), "scaling moves no words: leave it out"),
 }
 """What to do instead of options that no command has."""

@@ -50,6 +50,8 @@ OTHER = "for another GPU give a file: iosim hardware h100 --toml"
         ("--softmax-scale 8", "scaling moves no words"),
         ("--kv 8", "did you mean '--kv-heads' or '--kv-dtype' or '--kv-scales'?"),
         ("--policy lru", "an option of iosim cache"),
+        ("--bf16", "a type is given as --dtype bf16"),
+        ("--FP8", "a type is given as --dtype fp8"),
         ("--dtype fp61", "did you mean 'fp16'?"),
         ("--dtype bf61", "did you mean 'bf16'?"),
         ("--dtype int4", "a word has at least one byte"),
