@@ -64,7 +64,7 @@ class Bounds(Answer):
         return bounds_table(self.bounds, csv="--csv")
 
     def pieces(self) -> Pieces:
-        asked = header(self.report.problem, self.report.M_bytes).removesuffix("\n")
+        asked = header(self.report.problem, self.report.M_bytes)
         reached = reached_lines(self.bounds)
         return [self.answer, asked, self.table(), *([""] if reached else []), *reached]
 
