@@ -30,7 +30,10 @@ def in_order(shown, printed):
     return shown.endswith("...\n") or not rest.strip("\n")
 
 
-@pytest.mark.parametrize("command, shown", BLOCKS, ids=[command[:40] for command, _ in BLOCKS])
+@pytest.mark.parametrize("command, shown", [
+    pytest.param(*block, id=block[0][:40], marks=pytest.mark.needs("triton") if block[0].startswith("explain") else ())
+    for block in BLOCKS
+])  # fmt: skip
 def test_what_is_shown_is_printed(command, shown, iosim, monkeypatch):
     monkeypatch.chdir(ROOT)
     assert in_order(shown, iosim(*shlex.split(command)).stdout)

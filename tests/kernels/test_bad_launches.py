@@ -170,7 +170,8 @@ def test_nothing_of_triton_stands_beside_the_message():
     """A process of its own, because Triton warns only once."""
     line = [sys.executable, "-m", "iosim", *map(str, line_of({"arg X": "7"}))]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2 and done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1
+    told = done.stderr.removeprefix("explaining launch 1 of 1\n")  # on a slow machine
+    assert done.returncode == 2 and told.startswith("Error: ") and told.count("\n") == 1
 
 
 def test_a_tile_over_the_edge_is_a_note(iosim):
