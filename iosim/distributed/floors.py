@@ -1,7 +1,8 @@
 """Floors across devices: the least words that p devices receive from one another, for a problem and a layout.
 
-The theorems are in theorems.py, their proofs in docs/distributed.md. `floor_across` takes the largest of those whose
-conditions hold. The words are those of Q, K, V and O, and of their gradients; statistics (LSE, maxima, D) are free.
+The theorems are in theorems.py, their statements in docs/distributed.md. `floor_across` takes the largest of those
+whose conditions hold. The words are those of Q, K, V and O, and of their gradients; statistics (LSE, maxima, D) are
+free.
 """
 
 from __future__ import annotations

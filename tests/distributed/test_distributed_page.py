@@ -1,4 +1,4 @@
-"""The numbers of docs/distributed.md: each stands on the page, and the program gives it."""
+"""The numbers of docs/distributed.md and its other pages: each stands on the page, and the program gives it."""
 
 import re
 
@@ -13,7 +13,7 @@ from iosim.distributed.floors import floor_across
 from iosim.distributed.schedules import SCHEMES
 from iosim.masks import parse_mask
 
-PAGE = (DOCS / "distributed.md").read_text()
+PAGE = "".join((DOCS / f"distributed{page}.md").read_text() for page in ("", "-proofs", "-causal", "-measured"))
 FLAT = re.sub(r"\s+", " ", PAGE)
 
 # The rows of the first table: their text, and the problem.

@@ -320,7 +320,7 @@ def columns(r: random.Random, rows: float, width: int, words: float) -> list[flo
 
 
 def device_segment(r: random.Random) -> float:
-    """The work of a stretch of a device's run, over g (section 4 of distributed.md), for any d and dv."""
+    """The work of a stretch of a device's run, over g (section 4 of distributed-proofs.md), for any d and dv."""
     d, dv, X = r.randint(1, 9), r.randint(1, 9), r.uniform(1, 3000)
     a, b, o, v, c = split(r, X, 5)
     a, b = a / d, b / d
@@ -338,7 +338,7 @@ def device_segment_best(r: random.Random) -> float:
 
 
 def block_segment(r: random.Random) -> float:
-    """The same beside nq rows and nk keys that are free, over nq nk + m X + X^2/4 (section 8 of distributed.md)."""
+    """The same beside nq free rows and nk free keys, over nq nk + m X + X^2/4 (section 8 of distributed-proofs.md)."""
     d = r.randint(1, 9)
     dv, x = r.randint(1, d), r.uniform(1, 3000)
     nq, nk = sorted((r.uniform(0, 200), r.uniform(d + dv, 200)), reverse=r.random() < 0.5)
