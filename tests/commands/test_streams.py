@@ -163,6 +163,29 @@ def test_a_signal_leaves_no_part_of_a_file(number, folder):
     }
 
 
+PRESSED_IN_AN_IMPORT = """
+import os, signal, sys
+
+class Press:
+    def find_spec(self, name, path, target=None):
+        if name == os.environ["PRESSED_AT"]:
+            exec("os.kill(os.getpid(), signal.SIGINT)\\nfor k in range(100): pass", globals())
+
+sys.meta_path.insert(0, Press())
+"""
+
+
+@pytest.mark.parametrize("module", ["click", "iosim.commands.sweep", "numpy"])
+def test_ctrl_c_in_code_that_was_made_from_a_text_ends_with_130(module, tmp_path):
+    """As dataclasses and NumPy make theirs. Python would end by the signal, because the interrupt left such code."""
+    (tmp_path / "sitecustomize.py").write_text(PRESSED_IN_AN_IMPORT)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    line = [*IOSIM, "sweep", "--N", "64:128:+64", "--d", "8", "--M", "1KB"]
+    environment = {**os.environ, "PYTHONPATH": path, "PRESSED_AT": module}
+    done = subprocess.run(line, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Aborted!\n")
+
+
 def test_two_runs_that_write_one_file_do_not_meet(folder):
     one, other = started(folder), started(folder)
     one.send_signal(signal.SIGTERM)
