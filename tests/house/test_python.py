@@ -15,6 +15,7 @@ from paths import ROOT
 import iosim
 from iosim.answer import Answer
 from iosim.core.options import option_names
+from iosim.sweeps.own_options import OWN
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
 FUNCTIONS = [
@@ -54,6 +55,7 @@ def test_importing_imports_no_library_and_dir_shows_everything():
     code = """
 import sys; before = set(sys.modules)
 import iosim
+from iosim.sweeps.own_options import OWN
 new = {m.split(".")[0] for m in set(sys.modules) - before}
 shown = set(dir(iosim))
 new_after_dir = {m.split(".")[0] for m in set(sys.modules) - before}
@@ -74,7 +76,11 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
     from iosim.commands.cli import main
 
     options = {option.name for option in main.get_command(None, name).params} - NOT_IN_PYTHON
-    assert {PYTHON_NAMES.get(option, option) for option in options} - SPECIAL.get(name, set()) <= {*parameters}
+    taken = {
+        *parameters,
+        *(OWN if name == "sweep" else ()),
+    }  # which takes those of the command that it asks as **values
+    assert {PYTHON_NAMES.get(option, option) for option in options} - SPECIAL.get(name, set()) <= taken
 
 
 # Options that only a command line needs: the form of its answer, M in words (M="512el" here), --causal for mask="causal".
