@@ -11,7 +11,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import torch_job
 from iosim.gpu.ncu import counters
-from iosim.gpu.profile.explain import Explanation, explain, in_words, occupancy
+from iosim.gpu.profile.explain import Explanation, explain, explained, in_words, occupancy
 from iosim.masks import parse_mask
 from iosim.predict.predict import predict
 from iosim.schedules import find
@@ -49,6 +49,18 @@ def test_another_order_is_found_too():
                counters.STORES: wanted.write_bytes}  # fmt: skip
     _, found = explain([counters.ProfiledKernel("k", (1, 132, 1), metrics=metrics)], p)
     assert found[0].schedule == "flash1" and found[0].tiling.rows_k == 48 and found[0].read_ratio == 1.0
+
+
+def test_keys_that_are_split_under_a_mask_are_named():
+    """PyTorch's kernel for N = 777, 5 heads and few thread blocks, as an H100 counted it."""
+    p = Attention(777, 96, heads=5, acc_dtype="fp32", lse=True, mask=parse_mask("causal"))
+    metrics = {counters.LOADS: 13_322_880, counters.FROM_L2: 13_322_880, counters.STORES: 6_380_320}
+    kernel = counters.ProfiledKernel("pytorch_flash::flash_fwd_splitkv_kernel", (13, 4, 5), (128, 1, 1), metrics)
+    first, *others = explained("call", [kernel], p)
+    assert not first["explains"] and "4 of its blocks share the keys of a query tile" in first["says"]
+    assert not any("share the keys" in row["says"] for row in others)
+    (alone, *_) = explained("call", [replace(kernel, name="another")], p)
+    assert "share the keys" not in alone["says"]
 
 
 def test_nothing_explains_a_kernel_that_reads_too_much():

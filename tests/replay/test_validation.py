@@ -670,6 +670,35 @@ def test_what_the_page_says_of_random_rows_and_planted_faults():
     assert {row["ok"] for row in read_csv(RANDOM / "selftest.csv")} == {"True"}
 
 
+def splits_of_flash(query_tiles, key_tiles, places, most=128):
+    """The rule of PyTorch (flash_api.cpp, num_splits_heuristic): the fewest splits that fill the last wave of blocks to
+    85 % of the best, where `query_tiles` of all heads would not fill 80 % of the places."""
+    if query_tiles >= 0.8 * places:
+        return 1
+    numbers = range(1, min(most, places, key_tiles) + 1)
+    eligible = [n for n in numbers if n == 1 or -(-key_tiles // n) != -(-key_tiles // (n - 1))]
+    filled = {n: query_tiles * n / places / -(-query_tiles * n // places) for n in eligible}
+    return next(n for n in eligible if filled[n] >= 0.85 * max(filled.values()))
+
+
+def test_what_the_page_says_of_splits():
+    """The grid is query tiles, splits, heads. An H100 has 132 multiprocessors; a query tile has 64 rows here, and a key
+    tile 128 keys for d from 65 to 128."""
+    rows = [row for row in read_csv(RANDOM / "torch_stores.csv") if "torch-flash" in row["call"]]
+    found = [row for row in rows if "combine" not in row["kernel"]]
+    assert len(found) == 5 and all(int(row["local_stores"]) == 0 for row in found)
+    splits = []
+    for row in found:
+        N, d, heads = (int(re.search(rf" {name}=(\d+)", row["call"])[1]) for name in ("N", "d", "heads"))
+        assert 64 < d <= 128
+        splits.append(splits_of_flash(-(-N // 64) * heads, -(-N // 128), 2 * 132))
+        if splits[-1] > 1:
+            assert row["grid"] == f"{-(-N // 64)}x{splits[-1]}x{heads}" and "splitkv" in row["kernel"]
+        else:
+            assert "splitkv" not in row["kernel"]
+    assert splits == [4, 4, 3, 4, 1] and "5 heads: 4 splits" in (ROOT / "docs/hardware/not-explained.md").read_text()
+
+
 def test_what_the_page_says_of_rows_that_ran_again():
     """The first four had not agreed before. Bytes of all rows lie inside the bounds, and the hidden load outside."""
     page = " ".join((ROOT / "docs/hardware/not-explained.md").read_text().split())

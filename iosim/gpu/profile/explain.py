@@ -46,6 +46,7 @@ LEAST_SHARE = 0.5  # share of a call's loads; a kernel with less does not repres
 WRITES = 0.75, 3.0
 OTHER_GRID_WRITES = 0.95, 1.05  # if the kernel also has another number of blocks
 INDEXED = "flex_attention"  # PyTorch's FlexAttention finds its tiles of keys in lists of blocks
+SPLITS = "flash_fwd_splitkv_kernel"  # FlashAttention-2 with keys split: its grid is query tiles, splits, heads
 BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
 
@@ -329,7 +330,17 @@ def explanation_rows(
     ]
     for number, (row, e) in enumerate(zip(rows, explanations, strict=True), 1):
         row["answer"], row["says"] = number, in_words(e, explanations[0])
+    if rows and not rows[0]["explains"]:
+        rows[0]["says"] += split_keys(kernel)
     return rows
+
+
+def split_keys(kernel: ProfiledKernel) -> str:
+    """That a kernel splits the keys of each head, which no answer does under a mask; empty if it does not."""
+    splits = kernel.grid[1] if SPLITS in kernel.name and len(kernel.grid) == 3 else 1
+    if splits == 1:
+        return ""
+    return f"; {splits} of its blocks share the keys of a query tile, and each stores its part of O in fp32"
 
 
 def explanation_row(
