@@ -55,7 +55,6 @@ def test_importing_imports_no_library_and_dir_shows_everything():
     code = """
 import sys; before = set(sys.modules)
 import iosim
-from iosim.sweeps.own_options import OWN
 new = {m.split(".")[0] for m in set(sys.modules) - before}
 shown = set(dir(iosim))
 new_after_dir = {m.split(".")[0] for m in set(sys.modules) - before}
