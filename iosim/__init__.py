@@ -29,7 +29,7 @@ _WHERE = {
     "memory": "studies.memory",
     "links": "distributed.answer",
     "mask": "masks.picture",
-    "check": "studies.numeric_check",
+    "check": "studies.check",
     "trace": "tracing.events",
     "cache": "tracing.cache_answer",
     "plot": "pictures.picture",
@@ -51,7 +51,7 @@ _WHERE = {
     "Roofline": "studies.roofline",
     "Training": "studies.training",
     "Links": "distributed.answer",
-    "Checks": "studies.numeric_check",
+    "Checks": "studies.check",
     "Events": "tracing.events",
     "Picture": "pictures.picture",
     "Table": "answer",
@@ -109,11 +109,11 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .schedules import SCHEDULES as SCHEDULES
     from .schedules import Schedule as Schedule
     from .schedules import register as register
+    from .studies.check import Checks as Checks
+    from .studies.check import check as check
     from .studies.fastest import Fastest as Fastest
     from .studies.fastest import fastest as fastest
     from .studies.memory import memory as memory
-    from .studies.numeric_check import Checks as Checks
-    from .studies.numeric_check import check as check
     from .studies.roofline import Roofline as Roofline
     from .studies.roofline import roofline as roofline
     from .studies.training import Training as Training

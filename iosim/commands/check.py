@@ -29,7 +29,7 @@ def command(asked: Asked, seed: str, dropout: str | None, output: Output) -> Non
     """
     from ..masks.dropout import parse_dropout
     from ..progress import under_way
-    from ..studies.numeric_check import check_problem
+    from ..studies.check import check_problem
 
     small = {name: default for name, default in (("N", "96"), ("d", "16")) if asked.given[name] is None}
     p = problem({**asked.given, **small}, dropout=parse_dropout(dropout, seed))

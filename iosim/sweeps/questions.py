@@ -98,7 +98,7 @@ def rows_of_cache(p: Point) -> Rows:
 
 
 def rows_of_check(p: Point) -> Rows:
-    from ..studies.numeric_check import check
+    from ..studies.check import check
 
     return check(tiles=p.tiles, schedules=p.schedules, **p.fields, **p.own).to_rows()
 
@@ -154,7 +154,7 @@ def columns_of_cache() -> Columns[Never]:
 
 
 def columns_of_check() -> Columns[Never]:
-    from ..studies.check import TOLERANCE, check_columns
+    from ..studies.judged_runs import TOLERANCE, check_columns
 
     return [column for dtype in TOLERANCE for column in check_columns(dtype)]
 

@@ -6,7 +6,7 @@ import pytest
 from iosim import Attention, Numeric, Tiling
 from iosim.core.rounding import e4m3_bits, of_e4m3_bits, rounder, to_bf16, to_e4m3
 from iosim.schedules import find
-from iosim.studies.check import check
+from iosim.studies.judged_runs import judged_rows
 
 E4M3 = sorted({s * m * 2.0**e for s in (1, -1) for e in range(-6 - 3, 9 - 3) for m in range(16) if m * 2.0**e <= 448})
 
@@ -66,7 +66,7 @@ def test_a_run_in_a_type_holds_nothing_else(dtype, name):
 @pytest.mark.parametrize("name", ["flash1", "flash2", "standard-tiled", "split-kv"])
 def test_errors_grow_with_the_last_bit(name):
     def error(dtype, acc=None):
-        row = check(Attention(48, 16, dtype=dtype, acc_dtype=acc), Tiling(16, 16), [find(name)])[0]
+        row = judged_rows(Attention(48, 16, dtype=dtype, acc_dtype=acc), Tiling(16, 16), [find(name)])[0]
         assert row["ok"]
         return row[f"error_{dtype}"]
 

@@ -15,7 +15,7 @@ from iosim.distributed.inside import FIRST, HOP, INNER, Below
 from iosim.distributed.schedules import SCHEMES, splits_of
 from iosim.masks import parse_mask
 from iosim.search.best import footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 MASKS = ["dense", "causal", "window:3", "causal&window:2"]
 

@@ -15,7 +15,7 @@ from iosim.gpu.outputs import answers_of, example_inputs
 from iosim.gpu.same_steps import MOST_TILES, AsKernel, Launches, compared_heads, slope, slope_of_job
 from iosim.oracles.accuracy import FLOOR, UNIT
 from iosim.schedules import SCHEDULES, find
-from iosim.studies.check import in_type
+from iosim.studies.judged_runs import in_type
 from validation.random_rows import ON_CPU, Range, draw
 
 needs_compiler = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)

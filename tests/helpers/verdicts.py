@@ -7,7 +7,7 @@ import numpy as np
 from iosim import Capacity, Folded, Numeric, Traffic
 from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 
 def verdicts(schedule, text, p, tiling):

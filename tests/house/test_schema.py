@@ -27,7 +27,7 @@ from iosim.answer import types_of
 from iosim.commands import answer as writing
 from iosim.commands.cli import COMMANDS, main
 from iosim.counting.columns import types_of_count
-from iosim.studies.check import TOLERANCE
+from iosim.studies.judged_runs import TOLERANCE
 from iosim.sweeps.questions import types_of_rows
 from iosim.tracing.event_file import EVENTS
 

@@ -10,7 +10,7 @@ from iosim.core.rounding import to_e4m3
 from iosim.errors import ScheduleError
 from iosim.schedules import cache_write
 from iosim.search.best import footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 WRITE = SCHEDULES["cache-write"]
 ONE = Tiling(1, 1)

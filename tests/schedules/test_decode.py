@@ -31,7 +31,7 @@ from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import decode, find
 from iosim.search.best import footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 SPLIT, PAGED, BOTH = find("split-kv"), find("paged"), find("paged-split-kv")

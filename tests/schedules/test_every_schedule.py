@@ -15,7 +15,7 @@ from iosim.core.machine import Tile
 from iosim.core.problem import DENSE, skips_tiles
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal",
          "causal&(chunk:7|sink:2)"]  # fmt: skip

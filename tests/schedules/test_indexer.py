@@ -8,7 +8,7 @@ import pytest
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
 from iosim.schedules import indexer
 from iosim.search.best import footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 INDEXER = SCHEDULES["indexer"]
 

@@ -14,7 +14,7 @@ from iosim.oracles.attention import attention
 from iosim.schedules import cache
 from iosim.search.best import footprint
 from iosim.steps import passes_and_linear
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 from iosim.tuning.least import space_of
 
 WITH_SCALES = [name for name, s in SCHEDULES.items() if s.scales and s.family == "attention"]

@@ -17,7 +17,7 @@ from iosim.masks.reach import reaches
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
 from iosim.search.best import best_tiles, footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 NAME = "memory-efficient"

@@ -9,7 +9,7 @@ from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, N
 from iosim.counting.floors import selected_floor
 from iosim.schedules import selected
 from iosim.search.best import footprint
-from iosim.studies.check import same_counts
+from iosim.studies.judged_runs import same_counts
 
 NAMES = ["selected", "selected-keys-outside"]
 GATHER, OUTSIDE = (SCHEDULES[name] for name in NAMES)

@@ -10,7 +10,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.schedules import find
-from iosim.studies.check import check, run_checks, size_that_runs
+from iosim.studies.judged_runs import judged_rows, run_checks, size_that_runs
 
 P, T = Attention(48, 16, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16)
 FLASH2 = find("flash2")
@@ -37,7 +37,7 @@ def spoilt(by):
 
 
 def test_nothing_is_wrong():
-    (row,) = check(P, T, [FLASH2])
+    (row,) = judged_rows(P, T, [FLASH2])
     assert row["ok"] is True and row["faults"] == ""
 
 
@@ -47,12 +47,12 @@ def test_nothing_is_wrong():
     (spoilt(1e-6), "the error in fp64 is 1e-06 (allowed: 1e-12)"),
 ])  # fmt: skip
 def test_one_fault_is_told_by_itself(schedule, fault):
-    (row,) = check(P, T, [schedule])
+    (row,) = judged_rows(P, T, [schedule])
     assert row["ok"] is False and row["faults"] == fault
 
 
 def test_errors_of_both_types_are_told():
-    (row,) = check(P, T, [spoilt(1.0)])
+    (row,) = judged_rows(P, T, [spoilt(1.0)])
     fp64, fp16, bias = row["faults"].split("; ")
     assert fp64.startswith("the error in fp64 is 1 (") and fp16.startswith("the error in fp16 is 1 (allowed: 0.02, ")
     assert bias.startswith("the slope of the output in fp16 on the answer is off by ")
@@ -67,7 +67,7 @@ def test_sums_that_are_too_large_for_fp16_are_refused(iosim):
 
 
 def test_errors_name_a_wider_type():
-    _, fp16, _ = check(P, T, [spoilt(1.0)])[0]["faults"].split("; ")
+    _, fp16, _ = judged_rows(P, T, [spoilt(1.0)])[0]["faults"].split("; ")
     assert "a wider --acc-dtype may help" in fp16
 
 
@@ -92,7 +92,7 @@ def test_an_output_that_is_a_little_too_large_everywhere_is_told(name, dtype, ac
     def scaled(chip, p, t):
         schedule.text(Scaled(chip), p, t)
 
-    right, wrong = (check(p, T, [replace(schedule, text=text)])[0] for text in (schedule.text, scaled))
+    right, wrong = (judged_rows(p, T, [replace(schedule, text=text)])[0] for text in (schedule.text, scaled))
     assert right["ok"] is True and wrong["ok"] is False
     assert right["bias"] <= right["allowed_bias"] < 1.9e-3 < wrong["bias"]
     assert "the slope of the output" in wrong["faults"]
@@ -173,6 +173,6 @@ def test_an_index_of_large_scores_is_judged(iosim):
 def test_a_verdict_does_not_depend_on_the_schedules_before():
     names = ["indexer", "linear", "flash1-bwd", "split-kv", "paged", "matmul-tiled", "selected", "flash2"]
     p = Attention(64, 16, dtype="fp16", acc_dtype="fp32", top_k=2, key_block=16)
-    together = check(p, T, [find(name) for name in names])
-    assert together[::-1] == check(p, T, [find(name) for name in names[::-1]])
-    assert together == [check(p, T, [find(name)])[0] for name in names] and all(row["ok"] for row in together)
+    together = judged_rows(p, T, [find(name) for name in names])
+    assert together[::-1] == judged_rows(p, T, [find(name) for name in names[::-1]])
+    assert together == [judged_rows(p, T, [find(name)])[0] for name in names] and all(row["ok"] for row in together)
