@@ -17,6 +17,7 @@ from .options import (
     file_option,
     flag_option,
     gathered,
+    gqa_option,
     json_option,
     memory_options,
     multiple_option,
@@ -127,6 +128,7 @@ link_options = options(
 @problem_options
 @memory_options
 @multiple_option
+@gqa_option
 @flag_option("--detail", "Also show the words between each pair of GPUs; with --csv a row for each pair.")
 @json_option
 @csv_option

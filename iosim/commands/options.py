@@ -330,6 +330,7 @@ def variants_without(*names: str) -> Decorator:
 
 
 visit_option = rows(OF_EVERY_PROBLEM["visit_all"])
+gqa_option = rows(OF_EVERY_PROBLEM["gqa"])
 chip_options = rows(*CHIP)
 json_option = flag_option("--json", "JSON on stdout.", ANSWER, "as_json")
 csv_option = flag_option("--csv", "CSV on stdout.", ANSWER, "as_csv")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 BALANCED = 0.9  # mean work over the largest, below which an answer says so
 NEAR = 1.05  # times as long as the fastest
 FEW_ROWS = 8  # queries from which on decoding is not meant
+SHARES = "decoding implies --gqa pack: the query heads of a KV head share its keys; --gqa repeat reads them for each"
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,7 @@ OF_FIELDS: Columns[LinkResult] = columns_of(
     Column("ratio_to_node_floor", "number", "x floor of nodes", ".3f"),
     Column("link_seconds", "number", "links", lambda r: seconds_text(r.link_seconds), spare=8),
     Column("arithmetic_seconds", "number", "arithmetic", lambda r: seconds_text(r.arithmetic_seconds), spare=9),
+    Column("hbm_seconds", "number", "HBM", lambda r: seconds_text(r.hbm_seconds), spare=10),
     Column("hides_from_tokens", heading="hides from S/P", spare=1),
 )
 TIME: Column[LinkResult] = Column(
@@ -299,10 +301,11 @@ def near_text(fast: LinkResult, others: Sequence[LinkResult]) -> str:
 
 def sum_text(result: LinkResult) -> str:
     """What the time of a result consists of."""
-    exchange, hop, work = map(seconds_text, (result.exchange_seconds, result.hop_seconds, result.arithmetic_seconds))
-    hops = f"the longer of {hop} of hops and {work} of arithmetic"
+    exchange, hop, inside = map(seconds_text, (result.exchange_seconds, result.hop_seconds, result.inside_seconds))
+    work = f"{inside} of {'HBM' if (result.hbm_seconds or 0) == result.inside_seconds else 'arithmetic'}"
+    hops = f"the longer of {hop} of hops and {work}"
     if not result.hop_seconds:
-        return f"the sum of {exchange} of links and {work} of arithmetic"
+        return f"the sum of {exchange} of links and {work}"
     return f"{exchange} of exchange and {hops}" if result.exchange_seconds else hops
 
 
@@ -356,6 +359,10 @@ def links(
     under = conditions(hardware, options, tile_multiple, paper_model)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     check_problem(problem, passes)
+    implied = [*under.notes]
+    if decoding_shares(problem) and options.get("gqa") is None:
+        problem = replace(problem, gqa="pack")
+        implied.append(SHARES)
     gpus = known(machines_of(ranks, nodes), hardware, M, problem, under.multiple)
     given = {
         "memory_bytes": None if memory is None else parse_bytes(memory, problem.word_bytes, "--memory"),
@@ -371,7 +378,7 @@ def links(
         for pair in (pairs_of(scheme, t) if detail else ())
     ]
     crossed, results = crossings(problem, gpus.ranks, passes), [result for *_, result in best]
-    return Links(problem, gpus, results, crossed, left_out, pairs, detail, under.notes, passes)
+    return Links(problem, gpus, results, crossed, left_out, pairs, detail, tuple(implied), passes)
 
 
 def check_problem(p: Attention, passes: str) -> None:
@@ -414,6 +421,7 @@ def known(gpus: Machines, hardware: str | None, M: int | str | None, p: Attentio
         link_bytes_per_second=chip.link_bytes_per_second,
         network_bytes_per_second=chip.network_bytes_per_second,
         flops_per_second=chip.flops_per_second.get(p.dtype),
+        hbm_bytes_per_second=chip.hbm_bytes_per_second,
     )
 
 
@@ -451,6 +459,11 @@ def counts_of(
 def few_rows(p: Attention) -> bool:
     """Whether a problem is decoding: few queries, and more keys."""
     return p.N <= FEW_ROWS and p.Nk > p.N
+
+
+def decoding_shares(p: Attention) -> bool:
+    """Whether a problem is decoding in which the query heads of a KV head can share what they read."""
+    return few_rows(p) and p.heads > p.kv_heads and (p.mask is DENSE or p.N == 1)
 
 
 def meant(scheme: Scheme, p: Attention) -> bool:

@@ -44,6 +44,7 @@ class Machines(NamedTuple):
     link_bytes_per_second: int | None = None
     network_bytes_per_second: int | None = None
     flops_per_second: int | None = None
+    hbm_bytes_per_second: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -92,6 +93,9 @@ class LinkResult:
     """Words that the schedules inside a GPU move between its memory and its SRAM, the mean over the GPUs."""
     hbm_bytes: float | None
     """The same in bytes."""
+    hbm_least_bytes: float
+    """The bytes that come from the memory of a GPU and go there if an L2 saves all that is read again: each schedule
+    inside reads and writes each word once, the mean over the GPUs."""
     memory_bytes: int
     """Bytes of device memory that attention needs in a GPU at one time."""
     fits: bool | None
@@ -116,6 +120,8 @@ class LinkResult:
     """The time of the links at their peak rates, of the GPU that needs most."""
     arithmetic_seconds: float | None
     """The time of the matrix products at the peak rate, of the GPU with most work."""
+    hbm_seconds: float | None
+    """The time of `hbm_least_bytes` at the rate of the HBM."""
     hides_from_tokens: int | None
     """The tokens of a GPU from which a hop takes no longer than the arithmetic of a visit; None if keys and queries do
     not come one shard after the other."""
@@ -125,11 +131,17 @@ class LinkResult:
     """The time of the links for the hops of a ring, beside which a GPU computes."""
 
     @property
+    def inside_seconds(self) -> float | None:
+        """The time inside a GPU: the longer of that of the arithmetic and that of the HBM, which happen at once."""
+        found = [one for one in (self.arithmetic_seconds, self.hbm_seconds) if one is not None]
+        return max(found) if self.arithmetic_seconds is not None else None
+
+    @property
     def seconds(self) -> float | None:
-        """The time of the exchange, and the longer of the hops and the arithmetic after it."""
-        if self.exchange_seconds is None or self.hop_seconds is None or self.arithmetic_seconds is None:
+        """The time of the exchange, and after it the longest of the hops, the arithmetic and the HBM."""
+        if self.exchange_seconds is None or self.hop_seconds is None or self.inside_seconds is None:
             return None
-        return self.exchange_seconds + max(self.hop_seconds, self.arithmetic_seconds)
+        return self.exchange_seconds + max(self.hop_seconds, self.inside_seconds)
 
 
 class Received(NamedTuple):
@@ -174,7 +186,8 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     p, P, batch = t.problem, t.ranks, t.problem.batch
     traffic, room = Traffic(), InMemory()
     inside = None if machines.M_bytes is None else Inside(Below(t, machines.M_bytes, machines.multiple))
-    Folded(t.run, traffic, room, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
+    once = Inside(Below(t, None))
+    Folded(t.run, traffic, room, once, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
     words = {name: batch * int(reads) for name, (reads, _) in traffic.tensors.items() if reads}
     widths = widths_of(scheme, t)
     most = [received(scheme, t, r, widths, machines.node) for r in scheme.by_hand.busiest(t)]
@@ -189,7 +202,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     largest = batch * max(one.bytes for one in most)
     link = link_time(largest, far, machines)
     exchange, hop = serial_times(scheme, t, widths, machines)
-    peak = machines.flops_per_second
+    peak, rate, least = machines.flops_per_second, machines.hbm_bytes_per_second, mean(batch * int(once.bytes), P)
     return LinkResult(
         schedule=scheme.name,
         split=scheme.split(t),
@@ -209,6 +222,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         needed_to_sent=needed / total if total else 1.0,
         hbm_words=None if inside is None else mean(batch * int(inside.total), P),
         hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
+        hbm_least_bytes=least,
         memory_bytes=memory,
         fits=fits,
         balance=sum(work) / (P * max(work)),
@@ -221,6 +235,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         ratio_to_node_floor=(far.words - far.statistics) / far.floor.received_words if far and far.floor else None,
         link_seconds=link,
         arithmetic_seconds=pair * max(work) / peak if peak else None,
+        hbm_seconds=least / rate if rate else None,
         hides_from_tokens=hides_from(scheme, t, machines),
         exchange_seconds=exchange,
         hop_seconds=hop,

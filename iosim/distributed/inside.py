@@ -260,10 +260,14 @@ DOTS = Schedule(
 
 
 class Below:
-    """Which schedules an event of an outer run stands for inside a GPU, with the best tiles in an SRAM of M."""
+    """Which schedules an event of an outer run stands for inside a GPU, with the best tiles in an SRAM of M.
 
-    def __init__(self, t: Across, M_bytes: int, multiple: int = 1):
+    With M None each schedule reads and writes each of its words once, and the query heads of a KV head share its keys.
+    """
+
+    def __init__(self, t: Across, M_bytes: int | None, multiple: int = 1):
         self.t, self.M_bytes, self.multiple = t, M_bytes, multiple
+        self.packs = M_bytes is None or t.problem.gqa == "pack"
 
     def __call__(
         self, machine: Machine, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]
@@ -305,14 +309,17 @@ class Below:
             tiles = self._tiles(schedule, self._problem(largest.rows, largest.keys, heads, kv_heads))
         for times, rows, keys, mask in together(found):
             p = self._problem(rows, keys, heads, kv_heads)
-            yield Run(times, schedule, with_mask(p, mask), tiles)
+            yield Run(times, schedule, p if self.packs else with_mask(p, mask), tiles)
 
     def _problem(self, rows: int, keys: Size, heads: int, kv_heads: int) -> Attention:
         """The problem of a visit without its mask."""
-        return replace(with_mask(self.t.problem), N=rows, Nk=cast("int", keys), heads=heads, kv_heads=kv_heads, batch=1)
+        p, how = with_mask(self.t.problem), "pack" if self.packs else "repeat"
+        return replace(p, N=rows, Nk=cast("int", keys), heads=heads, kv_heads=kv_heads, batch=1, gqa=how).packed
 
     def _tiles(self, schedule: Schedule, p: Attention) -> Tiling:
         """The best tiles for a visit without its mask. InputError if none fit."""
+        if self.M_bytes is None:
+            return Tiling(p.N, p.Nk)
         found = tiles_of(schedule, p, self.M_bytes, self.multiple)
         if found is None:
             raise InputError("--M", f"{self.M_bytes} B", f"enough for a tile of {schedule.name}", "try a larger M")

@@ -12,7 +12,7 @@ from iosim.core.problem import DENSE
 from iosim.core.unrolled import Unrolled
 from iosim.cuda.machine import why_not
 from iosim.distributed.inside import FIRST, HOP, INNER, Below
-from iosim.distributed.schedules import SCHEMES, splits_of
+from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.masks import parse_mask
 from iosim.search.best import footprint
 from iosim.studies.judged_runs import same_counts
@@ -93,6 +93,37 @@ def test_the_words_inside_a_ring_by_hand():
         "l": ((P - 1) * rows, P * rows),
         "m": ((P - 1) * rows, P * rows),
     }
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_each_word_of_a_visit_once_by_hand(mask):
+    """Without an M: in each visit that sees something a GPU reads Q and the keys once, which two query heads share, and
+    O, l, m once but in the first."""
+    P, n, d, heads = 4, 8, 3, 2
+    (t,) = SCHEMES["ring"].splits(Attention(P * n, d, heads=heads, kv_heads=1, mask=parse_mask(mask)), P)
+    watcher = Inside(Below(t, None))
+    Folded(t.run, watcher).run(SCHEMES["ring"].bind(t), SCHEMES["ring"].tiling(t))
+    visits, rows = {"dense": P * P, "causal": P * (P + 1) // 2}[mask], n * heads
+    assert watcher.tensors == {
+        "Q": (visits * rows * d, 0),
+        "K": (visits * n * d, 0),
+        "V": (visits * n * d, 0),
+        "O": ((visits - P) * rows * d, visits * rows * d),
+        "l": ((visits - P) * rows, visits * rows),
+        "m": ((visits - P) * rows, visits * rows),
+    }
+
+
+@pytest.mark.parametrize("mask", [*MASKS, "global:3"])
+@pytest.mark.parametrize("passes", PASSES)
+def test_no_tiles_move_less_than_each_word_once(mask, passes):
+    p = Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
+    for scheme in PASSES[passes].values():
+        for t in splits_of(scheme, p, 4):
+            once, more = Inside(Below(t, None)), Inside(Below(t, 400))
+            Folded(t.run, once, more).run(scheme.bind(t), scheme.tiling(t))
+            for name, (reads, writes) in once.tensors.items():
+                assert reads <= more.tensors[name][0] and writes <= more.tensors[name][1], (scheme.name, name)
 
 
 def test_the_merges_of_a_mesh_by_hand():

@@ -191,7 +191,7 @@ def test_what_is_exchanged_hides_behind_nothing(nodes):
     assert usp.exchange_seconds == pytest.approx(exchanged / 450e9)
     assert usp.hop_seconds == pytest.approx(hops / (50e9 if nodes else 450e9))
     for one in found.results:
-        assert one.seconds == one.exchange_seconds + max(one.hop_seconds, one.arithmetic_seconds)
+        assert one.seconds == one.exchange_seconds + max(one.hop_seconds, one.arithmetic_seconds, one.hbm_seconds)
     assert found["ring"].exchange_seconds == 0 and found["ulysses"].hop_seconds == found["mesh"].hop_seconds == 0
     assert found["ulysses"].exchange_seconds == pytest.approx(found["ulysses"].link_seconds, rel=0 if not nodes else 1)
 
@@ -367,6 +367,24 @@ def test_decoding(iosim):
     for row in rows.values():
         assert row["theorem"] == "decoding" and float(row["ratio_to_floor"]) == 1
         assert int(row["received_words"]) == 7 * 32 * (128 + 128 + 1)
+
+
+@pytest.mark.parametrize("causal", ["", "--causal"])
+def test_decoding_takes_as_long_as_the_cache_takes_to_read(ask, iosim, causal):
+    """1M keys of 8 KV heads on 8 GPUs: 512 MiB a GPU, which 64 query heads share, at 3.35 TB/s; by hand."""
+    options = f"--ranks 8 --N 1 --Nk 1M --d 128 --heads 64 --kv-heads 8 --hardware h100 {causal}"
+    cache = 2**20 // 8 * 8 * 256 * 2
+    for row in ask("links", *shlex.split(options))["results"]:
+        assert cache < row["hbm_least_bytes"] < 1.001 * cache and cache < row["hbm_bytes"] < 1.001 * cache
+        assert row["hbm_seconds"] == row["hbm_least_bytes"] / 3.35e12 > 30 * row["arithmetic_seconds"]
+        assert row["seconds"] == row["exchange_seconds"] + row["hbm_seconds"]
+    shown = iosim("links", *shlex.split(options))
+    assert "of links and 160 us of HBM." in shown.stdout and "decoding implies --gqa pack" in shown.stderr
+    for how, times in (("repeat", 8), ("pack", 1)):
+        found = ask("links", *shlex.split(options), "--gqa", how)
+        assert not any("implies --gqa" in note for note in found["notes"])
+        assert [round(row["hbm_bytes"] / cache, 2) for row in found["results"]] == [times, times]
+        assert all(cache < row["hbm_least_bytes"] < 1.001 * cache for row in found["results"])
 
 
 @pytest.mark.parametrize("kv_heads", [1, 4])
