@@ -36,7 +36,22 @@ if TYPE_CHECKING:
 FAULTS, LINE, NAMED, HELP_ALL = "iosim.faults", "iosim.line", "iosim.named", "iosim.help_all"
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
-FIRST = ("Nk", "heads", "kv_heads", "dtype", "causal", "mask", "M", "hardware", "schedule", "schedules", "tiles")
+FIRST = (
+    "Nk",
+    "heads",
+    "kv_heads",
+    "dtype",
+    "causal",
+    "mask",
+    "M",
+    "hardware",
+    "schedule",
+    "schedules",
+    "tiles",
+    "link",
+    "network",
+    "memory",
+)
 """The parameters that --help shows of those that many commands share. --help-all shows the others too."""
 AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""

@@ -73,13 +73,14 @@ class Links(Answer):
 
     @property
     def best(self) -> LinkResult:
-        """The result that fits and whose busiest GPU receives the fewest bytes; of equal ones, that of the best
-        balance, then of the smallest mean. If none fits, the one that needs least memory."""
+        """The result that fits and whose busiest GPU receives the fewest bytes, with nodes those over the network
+        first; of equal ones, that of the best balance, then of the smallest mean. If none fits, the one that needs
+        least memory."""
         if all(r.fits is False for r in self.results):
             return least_room(self.results)
         return min(
             (r for r in self.results if r.fits is not False),
-            key=lambda r: (r.largest_received_bytes, -r.balance, r.mean_received_bytes, r.memory_bytes),
+            key=lambda r: (*most(r), -r.balance, r.mean_received_bytes, r.memory_bytes),
         )
 
     @property
@@ -222,26 +223,49 @@ def answer_lines(found: Links) -> list[str]:
     if best.fits is False:
         return [nothing_fits(found.results, found.machines)]
     lines.append(fewest_text(found, best))
-    if best.balance < BALANCED:
-        lines.append(f"Its GPUs wait: their mean work is {best.balance:.3f} of the largest.")
-    others = [r for r in found.results if r.schedule != best.schedule and r.fits is not False]
-    alike = [r.schedule for r in others if r.largest_received_bytes == best.largest_received_bytes]
+    others = ordered(r for r in found.results if r.schedule != best.schedule and r.fits is not False)
+    busy = next((r for r in others if r.balance >= BALANCED), None)
+    alike = [r.schedule for r in others if most(r) == most(best)]
     if alike:
         lines.append(f"As few: {', '.join(alike)}.")
-    after = next((r for r in ordered(others) if r.largest_received_bytes > best.largest_received_bytes), None)
+    after = next((r for r in others if most(r) > most(best)), None)
     if after is not None and best.largest_received_bytes:
-        share = after.largest_received_bytes / best.largest_received_bytes
-        lines.append(f"{named(after)} is next, with {rounded(share)} times as many.")
+        lines.append(next_text(best, after))
+    if best.balance < BALANCED and busy is not None:
+        lines.append(f"Of those that do not wait, {named(busy)} receives the fewest: {amount(busy)}.")
     lines += filter(None, [mean_text(found, best)])
     return [*lines, *time_lines(found)]
 
 
 def fewest_text(found: Links, best: LinkResult) -> str:
-    """The sentence on the result whose busiest GPU receives fewest bytes. It says so if a mean is another number."""
-    moved = format_bytes(best.largest_received_bytes)
-    if best.mean_received_bytes == best.largest_received_bytes and not mean_text(found, best):
-        return f"{named(best)} receives the fewest bytes: {moved} a GPU{floor_text(best)}."
-    return f"{named(best)} receives the fewest bytes in its busiest GPU: {moved}{floor_text(best)}."
+    """The sentence on the result whose busiest GPU receives fewest bytes. It says so if a mean is another number, and
+    if GPUs wait."""
+    floor, equal = floor_text(best), best.mean_received_bytes == best.largest_received_bytes
+    if floor and not equal:
+        floor = f", where the mean is {floor[2:].removeprefix('which is ')}"
+    far = " over the network" if best.network_bytes is not None else ""
+    wait = f"; its GPUs wait: their mean work is {best.balance:.3f} of the largest" if best.balance < BALANCED else ""
+    alone = equal and (far or not mean_text(found, best))
+    where, each = ("", " a GPU") if alone else (" in its busiest GPU", "")
+    return f"{named(best)} receives the fewest bytes{far}{where}: {amount(best)}{each}{floor}{wait}."
+
+
+def amount(result: LinkResult) -> str:
+    """The bytes of the GPU that receives most, with nodes those over the network first."""
+    moved = format_bytes(result.largest_received_bytes)
+    return moved if result.network_bytes is None else f"{format_bytes(result.network_bytes)} of {moved}"
+
+
+def next_text(best: LinkResult, after: LinkResult) -> str:
+    """The sentence on the result after the best."""
+    busiest = " in its busiest GPU" if after.mean_received_bytes != after.largest_received_bytes else ""
+    here, there = most(best), most(after)
+    if here[0] != there[0]:
+        times = f"{rounded(there[0] / here[0])} times as many over the network" if here[0] else "some over the network"
+        return f"{named(after)} is next, with {times}{busiest}."
+    as_far = "as many over the network and " if here[0] else ""
+    in_all = " in all" if here[0] else ""
+    return f"{named(after)} is next, with {as_far}{rounded(there[1] / here[1])} times as many{in_all}{busiest}."
 
 
 def mean_text(found: Links, best: LinkResult) -> str:
@@ -249,6 +273,8 @@ def mean_text(found: Links, best: LinkResult) -> str:
     least = least_mean(found)
     if least.mean_received_bytes >= best.mean_received_bytes:
         return ""
+    if least.network_bytes is not None:
+        return f"{named(least)} receives fewer in all: {amount(least)} a GPU come over the network."
     mean, most = format_bytes(round(least.mean_received_bytes)), format_bytes(least.largest_received_bytes)
     return f"The mean of {least.schedule} is smaller, {mean} a GPU, but its busiest GPU receives {most}."
 
@@ -264,7 +290,8 @@ def floor_text(result: LinkResult) -> str:
     if share is None:
         return ""
     ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
-    return f", {'which is' if share == 1 else f'{ratio} times'} the floor ({result.theorem})"
+    free = " without the statistics of rows" if any(result.tensors.get(name) for name in STATISTICS) else ""
+    return f", {'which is' if share == 1 else f'{ratio} times'} the floor ({result.theorem}){free}"
 
 
 def time_lines(found: Links) -> list[str]:
@@ -291,12 +318,14 @@ def time_lines(found: Links) -> list[str]:
 def near_text(fast: LinkResult, others: Sequence[LinkResult]) -> str:
     """The sentence on the result that is nearly as fast and receives the fewest bytes; nothing if `fast` does."""
     near = [r for r in others if (r.seconds or 0) <= NEAR * (fast.seconds or 0)]
-    least = min([fast, *near], key=lambda r: (r.largest_received_bytes, r is not fast, r.seconds))
+    least = min([fast, *near], key=lambda r: (*most(r), r is not fast, r.seconds))
     if least is fast:
         return ""
     longer = excess((least.seconds or 0) / (fast.seconds or 1))
-    share = least.largest_received_bytes / fast.largest_received_bytes
-    return f"{named(least)} takes {longer} times as long, with {share:.2g} times the bytes."
+    share = f"{least.largest_received_bytes / fast.largest_received_bytes:.2g} times the bytes"
+    if fast.network_bytes:
+        share += f", and {(least.network_bytes or 0) / fast.network_bytes:.2g} times those over the network"
+    return f"{named(least)} takes {longer} times as long, with {share}."
 
 
 def sum_text(result: LinkResult) -> str:
@@ -316,7 +345,12 @@ def named(result: LinkResult) -> str:
 
 def ordered(results: Iterable[LinkResult]) -> list[LinkResult]:
     """Results by rising bytes of the GPU that receives most; of equal ones, those of the best balance first."""
-    return sorted(results, key=lambda r: (r.largest_received_bytes, -r.balance))
+    return sorted(results, key=lambda r: (*most(r), -r.balance))
+
+
+def most(result: LinkResult) -> tuple[int, int]:
+    """The bytes of the GPU that receives most: over the network, which is slower, and all."""
+    return result.network_bytes or 0, result.largest_received_bytes
 
 
 # ---------------------------------------------------------------- the function
@@ -430,6 +464,7 @@ def schemes_of(
 ) -> tuple[list[tuple[Scheme, list[Across]]], dict[str, str]]:
     """The schemes with their splits, and why others are left out. Those that are named must be possible."""
     given = find_schemes(names, passes) if names else []
+    check_decoding(p, gpus.ranks, [scheme.name for scheme in given if not decodes(scheme)], passes)
     if given:
         return [(scheme, scheme.splits(p, gpus.ranks)) for scheme in given], {}
     usual = [scheme for scheme in PASSES[passes].values() if meant(scheme, p)]
@@ -438,6 +473,19 @@ def schemes_of(
         usual[-1 if few_rows(p) else 0].splits(p, gpus.ranks)
     own = [scheme for scheme, splits in found if not splits and decodes(scheme) == few_rows(p)]
     return [one for one in found if one[1]], {scheme.name: refusal(scheme, p, gpus.ranks) for scheme in own}
+
+
+def check_decoding(p: Attention, ranks: int, others: Sequence[str], passes: str) -> None:
+    """Raise InputError for decoding with fewer queries than GPUs, backward or in schemes that divide the queries."""
+    if not few_rows(p) or ranks <= p.N:
+        return
+    if passes != "forward":
+        raise InputError("--pass", f"{passes} with N = {p.N}", "forward", "decoding is forward only")
+    if others:
+        allowed = ", ".join(name for name, scheme in PASSES[passes].items() if decodes(scheme))
+        raise InputError(
+            "--schedule", f"{others[0]} with N = {p.N}", allowed, "others divide the queries among the GPUs"
+        )
 
 
 def counts_of(

@@ -225,7 +225,34 @@ def test_of_schemes_with_equal_bytes_the_balanced_one_is_best():
     found = iosim.links(131072, 128, 8, heads=64, kv_heads=8, mask="causal")
     assert (found.best.schedule, found.best.balance) == ("zigzag-needed", 1) and "wait" not in found.to_dict()["answer"]
     ring = iosim.links(131072, 128, 8, heads=64, kv_heads=8, mask="causal", schedules="ring")
-    assert "Its GPUs wait: their mean work is 0.533 of the largest." in ring.to_dict()["answer"]
+    assert "; its GPUs wait: their mean work is 0.533 of the largest." in ring.pieces()[0]
+    step = iosim.links(131072, 128, 8, heads=64, kv_heads=4, mask="causal", passes="step", hardware="h100")
+    assert step.best.schedule == "ring-needed" and "; its GPUs wait: " in step.pieces()[0]
+    assert "Of those that do not wait, zigzag-needed (ring 8) receives the fewest: 704,6" in step.to_dict()["answer"]
+
+
+def test_nodes_are_asked_of_the_network_first():
+    """Ulysses over 4 nodes moves fewer bytes in all, and three times as many between the nodes."""
+    sizes = {"heads": 64, "kv_heads": 8, "nodes": "4x8", "schedules": "ring,ulysses,usp-zigzag", "mask": "causal"}
+    found = iosim.links(131072, 128, link="450GB", network="50GB", **sizes)
+    usp, ulysses = found["usp-zigzag"], found["ulysses"]
+    assert found.best is usp and ulysses.network_bytes == 3 * usp.network_bytes
+    assert "over the network: 50,331,648 B (48 MiB) of 182,452,224 B (174 MiB) a GPU" in found.pieces()[0]
+    assert "ulysses (heads 32) is next, with 3 times as many over the network." in found.to_dict()["answer"]
+    few = replace(ulysses, mean_received_bytes=1, largest_received_bytes=1)
+    answer = replace(found, results=[usp, few]).to_dict()["answer"]
+    assert "ulysses (heads 32) receives fewer in all: " in answer and answer.startswith("usp-zigzag")
+
+
+def test_a_ratio_of_the_mean_says_so(llama):
+    """The busiest GPU of a needed ring receives twice the mean, of which the ratio to the floor is."""
+    alone = replace(llama, results=[llama["ring-needed"]]).pieces()[0]
+    assert (
+        "in its busiest GPU: 469,762,048 B (448 MiB), where the mean is 1.167 times the floor (causal blocks);" in alone
+    )
+    tree = iosim.links(1, 128, 8, Nk=2**20, heads=64, kv_heads=8, hardware="h100").to_dict()["answer"]
+    assert "which is the floor (decoding) without the statistics of rows." in tree
+    assert "tree (tree 8) is next, with 1.73 times as many in its busiest GPU." in tree
 
 
 @pytest.mark.parametrize("nodes, theorem", [("4x8", "causal zigzag"), ("2x16", None)])
@@ -465,6 +492,8 @@ def test_notes_say_what_is_missing():
         ("--ranks 4 --N 64 --d 8 --mask causal:b", r"a mask of tokens with iosim links"),
         ("--ranks 4 --N 64 --d 64 --M 100", r"--M: found '100 B'"),
         ("--N 64 --d 8", r"--ranks"),
+        ("--ranks 8 --N 1 --Nk 64 --d 8 --schedule ring", r"--schedule: found 'ring with N = 1'; allowed: tree, gat"),
+        ("--ranks 8 --N 1 --Nk 64 --d 8 --pass step", r"--pass: found 'step with N = 1'.*decoding is forward only"),
     ],
 )
 def test_bad_input_is_one_message(options, message, iosim):
