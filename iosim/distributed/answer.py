@@ -73,14 +73,14 @@ class Links(Answer):
 
     @property
     def best(self) -> LinkResult:
-        """The result that fits and whose busiest GPU receives the fewest bytes, with nodes those over the network
-        first; of equal ones, that of the best balance, then of the smallest mean. If none fits, the one that needs
-        least memory."""
+        """Of the results that fit, and whose GPUs do not wait if there is one, that whose busiest GPU receives the
+        fewest bytes, with nodes those over the network first; of equal ones, that of the best balance, then of the
+        smallest mean. If none fits, the one that needs least memory."""
         if all(r.fits is False for r in self.results):
             return least_room(self.results)
         return min(
             (r for r in self.results if r.fits is not False),
-            key=lambda r: (*most(r), -r.balance, r.mean_received_bytes, r.memory_bytes),
+            key=lambda r: (waits(r), *most(r), -r.balance, r.mean_received_bytes, r.memory_bytes),
         )
 
     @property
@@ -222,17 +222,17 @@ def answer_lines(found: Links) -> list[str]:
         return ["One GPU receives nothing."]
     if best.fits is False:
         return [nothing_fits(found.results, found.machines)]
-    lines.append(fewest_text(found, best))
     others = ordered(r for r in found.results if r.schedule != best.schedule and r.fits is not False)
-    busy = next((r for r in others if r.balance >= BALANCED), None)
+    fewer = next((r for r in others if most(r) < most(best)), None)
+    lines.append(("" if fewer is None else "Of those whose GPUs do not wait, ") + fewest_text(found, best))
+    if fewer is not None:
+        lines.append(f"{named(fewer)} receives fewer: {amount(fewer)}; {wait_text(fewer)}.")
     alike = [r.schedule for r in others if most(r) == most(best)]
     if alike:
         lines.append(f"As few: {', '.join(alike)}.")
     after = next((r for r in others if most(r) > most(best)), None)
     if after is not None and best.largest_received_bytes:
         lines.append(next_text(best, after))
-    if best.balance < BALANCED and busy is not None:
-        lines.append(f"Of those that do not wait, {named(busy)} receives the fewest: {amount(busy)}.")
     lines += filter(None, [mean_text(found, best)])
     return [*lines, *time_lines(found)]
 
@@ -244,10 +244,20 @@ def fewest_text(found: Links, best: LinkResult) -> str:
     if floor and not equal:
         floor = f", where the mean is {floor[2:].removeprefix('which is ')}"
     far = " over the network" if best.network_bytes is not None else ""
-    wait = f"; its GPUs wait: their mean work is {best.balance:.3f} of the largest" if best.balance < BALANCED else ""
+    wait = f"; {wait_text(best)}" if waits(best) else ""
     alone = equal and (far or not mean_text(found, best))
     where, each = ("", " a GPU") if alone else (" in its busiest GPU", "")
     return f"{named(best)} receives the fewest bytes{far}{where}: {amount(best)}{each}{floor}{wait}."
+
+
+def waits(result: LinkResult) -> bool:
+    """Whether GPUs wait for the one with most work."""
+    return result.balance < BALANCED
+
+
+def wait_text(result: LinkResult) -> str:
+    """The words on GPUs that wait."""
+    return f"its GPUs wait: their mean work is {result.balance:.3f} of the largest"
 
 
 def amount(result: LinkResult) -> str:
@@ -271,12 +281,12 @@ def next_text(best: LinkResult, after: LinkResult) -> str:
 def mean_text(found: Links, best: LinkResult) -> str:
     """The sentence on a result whose GPUs receive fewer bytes on average; nothing if there is none."""
     least = least_mean(found)
-    if least.mean_received_bytes >= best.mean_received_bytes:
+    if least.mean_received_bytes >= best.mean_received_bytes or most(least) < most(best):
         return ""
     if least.network_bytes is not None:
         return f"{named(least)} receives fewer in all: {amount(least)} a GPU come over the network."
-    mean, most = format_bytes(round(least.mean_received_bytes)), format_bytes(least.largest_received_bytes)
-    return f"The mean of {least.schedule} is smaller, {mean} a GPU, but its busiest GPU receives {most}."
+    mean, busiest = format_bytes(round(least.mean_received_bytes)), format_bytes(least.largest_received_bytes)
+    return f"The mean of {least.schedule} is smaller, {mean} a GPU, but its busiest GPU receives {busiest}."
 
 
 def least_mean(found: Links) -> LinkResult:

@@ -177,6 +177,27 @@ def test_the_second_ring_of_a_step():
     assert floor.theorem == "P3s" and 2 * again == 3 * floor.received_words
 
 
+def test_what_is_optimal_in_a_step():
+    """All-gather and Ulysses meet P3s on their sides of g = p - 1, and no ring does; the ring against Ulysses."""
+    assert "| P3s | P3's layout, forward and backward in one run |" in PAGE and "| all-gather, Ulysses |" in PAGE
+    for p in (4, 8):
+        for g in (1, p - 2, p - 1, p, 2 * p):
+            found = iosim.links(512 * p, 16, p, heads=p * g, kv_heads=p, passes="step")
+            assert (found["ulysses"].ratio_to_floor == 1) == (g <= p - 1) and found["ulysses"].theorem == "P3s"
+            assert (found["all-gather"].ratio_to_floor == 1) == (g >= p - 1)
+            assert found["ring"].ratio_to_floor >= 1.5 and found["pass-q"].ratio_to_floor > 1
+    least = {}
+    for passes in ("forward", "backward", "step"):
+        for g in range(1, 14):
+            found = iosim.links(4096, 16, 8, heads=8 * g, kv_heads=8, passes=passes, schedules="ring,ulysses")
+            ring_words, others = (sum(n for x, n in r.tensors.items() if x not in ("LSE", "D")) for r in found.results)
+            if ring_words <= others:
+                least.setdefault(passes, g)
+        assert least[passes] == next(one.least for one in found.crossings if one.axis == "g")
+    assert least == {"forward": 7, "backward": 10, "step": 3 * 8 // 2 - 1}
+    assert "from g = 7 on forward, from 10 on backward, and from 11 on in a step" in FLAT
+
+
 # ---------------------------------------------------------------- published times
 
 PUBLISHED = PAGE.split("## 13.")[1]

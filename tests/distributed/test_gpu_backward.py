@@ -87,6 +87,18 @@ def test_the_words_inside_are_the_same_folded_and_unrolled(kind, name, mask):
         assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
 
 
+def test_types_of_gradients_that_go_home():
+    """4 KV heads on 8 GPUs, accumulators of 4 bytes: Ulysses sends parts of dK and dV as fp16, an all-gather as fp32."""
+    sizes = {"heads": 8, "kv_heads": 4, "acc_dtype": "fp32", "passes": "backward"}
+    found = iosim.links(64, 4, 8, schedules="ulysses,all-gather", **sizes)
+    ulysses, gathered = found["ulysses"], found["all-gather"]
+    statistics = sum(ulysses.tensors.get(name, 0) for name in ("LSE", "D"))
+    assert {"dKheads", "dVheads"} <= ulysses.tensors.keys() and statistics > 0
+    assert ulysses.received_bytes == 2 * (ulysses.received_words - statistics) + 4 * statistics
+    parts = gathered.tensors["dKpart"] + gathered.tensors["dVpart"]
+    assert gathered.received_bytes == 2 * (gathered.received_words - parts) + 4 * parts
+
+
 def test_words_of_the_page():
     """Keys come P - 1 times, and their gradients go home in P - 1 hops, or in P as it is coded."""
     N, G, w, P = 64, 4, 5 + 3, 4

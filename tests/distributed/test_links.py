@@ -200,12 +200,16 @@ def test_three_clusters_of_the_page(iosim):
     """The commands of docs/links.md and the cells of its table."""
     page = (DOCS / "links.md").read_text().split("## Which to choose under a causal mask")[1].split("## The schemes")[0]
     lines = re.findall(r"^iosim (links .*)$", page, re.M)
-    table = [[cell.strip() for cell in row.split("|")[1:4]] for row in re.findall(r"^\| \d.*\|$", page, re.M)]
-    assert len(lines) == len(table) == 3
-    for line, (_, fewest, fastest) in zip(lines, table, strict=True):
+    asked = [f"{line} --pass {kind}" for line in lines for kind in ("forward", "step")]
+    table = [
+        [cell.strip() for cell in row.split("|")[1:4]] for row in re.findall(r"^\| (?:\d|the same).*\|$", page, re.M)
+    ]
+    assert len(asked) == len(table) == 6
+    for line, (cluster, fewest, fastest) in zip(asked, table, strict=True):
+        assert cluster.endswith(", a step" if line.endswith("step") else ", forward")
         shown = iosim(*shlex.split(line)).stdout
         name, size = fewest.split(": ")
-        assert shown.startswith(f"{name} receives the fewest bytes") and f"({size})" in shown.splitlines()[0]
+        assert f"{name} receives the fewest bytes" in shown.splitlines()[0] and f"({size})" in shown.splitlines()[0]
         first, *near = fastest.split("; ")
         assert f"At the peaks {first.replace(': ', ' is fastest: ')}, " in shown
         for one in near:
@@ -214,10 +218,35 @@ def test_three_clusters_of_the_page(iosim):
     assert "with 0.35 times the bytes" in iosim(*shlex.split(lines[1])).stdout and "0.35 times the bytes" in page
     rows = list(csv.DictReader(io.StringIO(iosim(*shlex.split(lines[2]), "--csv").stdout)))
     seconds = {row["schedule"]: float(row["seconds"]) for row in rows}
-    assert f"takes {1e3 * seconds['zigzag']:.3g} ms, nearly ten times" in " ".join(page.split())
-    assert 9 < seconds["zigzag"] / seconds["ulysses"] < 10
+    flat = " ".join(page.split())
+    assert f"takes {1e3 * seconds['zigzag']:.3g} ms, nearly ten times as long, and " in flat
+    assert f"and {1e3 * seconds['zigzag-needed']:.3g} ms, five times as long, if it sends only needed keys" in flat
+    assert 9 < seconds["zigzag"] / seconds["ulysses"] < 10 and 5 < seconds["zigzag-needed"] / seconds["ulysses"] < 5.5
     balanced = {row["schedule"] for row in rows if float(row["balance"]) > 0.99}
     assert balanced == {"zigzag", "striped", "zigzag-needed", "striped-needed", "usp-zigzag", "ulysses"}
+
+
+def test_other_sentences_on_the_three_clusters(ask):
+    """One host of 16, a step over nodes, what waits, and what is sent directly between nodes."""
+    text = (DOCS / "links.md").read_text()
+    flat, lines = " ".join(text.split()), re.findall(r"^iosim (links .*--causal.*--hardware.*)$", text, re.M)[:3]
+    host = shlex.split(lines[2].replace("--nodes 2x8", "--ranks 16").replace(" --network 12.5GB", ""))
+    rows = {row["schedule"]: row for row in ask(*host)["results"]}
+    usp, ulysses = rows["usp-zigzag"], rows["ulysses"]
+    said = f"usp-zigzag takes {1e3 * usp['seconds']:.3g} ms with {usp['largest_received_bytes'] // 2**20} MiB"
+    assert said in flat and usp["hop_seconds"] > 0
+    said = f"ulysses {1e3 * ulysses['seconds']:.3g} ms with {ulysses['largest_received_bytes'] // 2**20} MiB"
+    assert said in flat and usp["seconds"] < ulysses["seconds"]
+    step = {row["schedule"]: row for row in ask(*shlex.split(lines[1]), "--pass", "step")["results"]}
+    assert f"in all, {step['ulysses']['largest_received_bytes'] / 2**30:.2f} GiB, and 1.5 times as many over" in flat
+    assert 2 * step["ulysses"]["network_bytes"] / step["usp-zigzag"]["network_bytes"] == pytest.approx(3, rel=0.01)
+    forward = {row["schedule"]: row for row in ask(*shlex.split(lines[1]))["results"]}
+    share = forward["zigzag-needed"]["node_words"] / forward["zigzag"]["node_words"]
+    assert f"that is {share:.1f} times the words of `zigzag` between nodes" in flat
+    one = {row["schedule"]: row["balance"] for row in ask(*shlex.split(lines[0]))["results"]}
+    waiting = {name for name, balance in one.items() if balance < 0.6}
+    assert waiting == {"ring", "ring-needed", "ring-coded", "all-gather", "pass-q", "mesh"}
+    assert 1 / one["usp"] == pytest.approx(1.5, abs=0.001)
 
 
 def test_of_schemes_with_equal_bytes_the_balanced_one_is_best():
@@ -227,8 +256,12 @@ def test_of_schemes_with_equal_bytes_the_balanced_one_is_best():
     ring = iosim.links(131072, 128, 8, heads=64, kv_heads=8, mask="causal", schedules="ring")
     assert "; its GPUs wait: their mean work is 0.533 of the largest." in ring.pieces()[0]
     step = iosim.links(131072, 128, 8, heads=64, kv_heads=4, mask="causal", passes="step", hardware="h100")
-    assert step.best.schedule == "ring-needed" and "; its GPUs wait: " in step.pieces()[0]
-    assert "Of those that do not wait, zigzag-needed (ring 8) receives the fewest: 704,6" in step.to_dict()["answer"]
+    first, fewer = (
+        "zigzag-needed (ring 8) receives the fewest bytes",
+        "ring-needed (ring 8) receives fewer: 469,762,048 B",
+    )
+    assert step.pieces()[0].startswith(f"Of those whose GPUs do not wait, {first}")
+    assert f"{fewer} (448 MiB); its GPUs wait: their mean" in step.to_dict()["answer"]
 
 
 def test_nodes_are_asked_of_the_network_first():
