@@ -53,6 +53,20 @@ x = torch.rand(1000, device=DEVICE)
 assert x.device == DEVICE == torch.device("cuda:0") and run(x).device == DEVICE
 with torch.cuda.device(x.device), torch.device("cuda"): run(torch.rand(300))
 """, [("add", 1, 1000), ("add", 1, 300)]),
+    "code that torch.compile wrote": ("""
+assert torch.version.cuda
+empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
+with torch.cuda._DeviceGuard(0):
+    torch.cuda.set_device(0)
+    buffer = empty_strided_cuda((7, 10), (10, 1), torch.bfloat16)
+    assert buffer.shape == (7, 10) and buffer.dtype == torch.bfloat16
+    run(buffer)
+""", [("add", 1, 70)]),
+    "a grid is a list": ("""
+x = torch.rand(1000, device="cuda")
+for _ in range(2):
+    add[lambda meta: [triton.cdiv(1000, meta["BLOCK"])]](x, x, x, 1000, BLOCK=256)
+""", [("add", 2, 1000)]),
     "operators of one's own": ("""
 @torch.library.custom_op("iosim_test::one", mutates_args=())
 def one(x: torch.Tensor) -> torch.Tensor:

@@ -48,6 +48,7 @@ PROJECTS = {  # {project: (version, folder of imports, scripts of its own, scrip
     "sglang": ("0.5.23", "", [], ["launch_sglang"]),
     "unsloth": ("015bdef", "", [], ["launch_unsloth"]),
     "FlagGems": ("532ff438", "src", [], ["launch_flaggems"]),
+    "tritonbench": ("0efdc53", "", [], ["launch_tritonbench"]),
 }
 FLAGS = {"10-block-scaled-matmul": ["--target", "sm_100"]}
 LIMIT_SECONDS = 600

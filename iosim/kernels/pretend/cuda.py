@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 NAME = "NVIDIA H100 80GB HBM3"
 MEMORY_BYTES = 80 << 30
+CUDA_VERSION = "13.0"
 MULTIPROCESSORS = 132
 INERT = ("device", "device_of", "Event", "Stream", "stream", "CUDAGraph", "graph")
 SECONDS = 1.0  # what a measured time is said to be, in whatever unit is asked for
@@ -62,7 +63,8 @@ def properties(capability: int) -> object:
 def answers(capability: int) -> Mapping[str, object]:
     """{name in torch.cuda: what stands in its place}. Each is an object of its own, as PyTorch's compiler asks for."""
     numbers = {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0,
-               "memory_reserved": 0, "max_memory_reserved": 0, "initial_seed": 0}  # fmt: skip
+               "memory_reserved": 0, "max_memory_reserved": 0, "initial_seed": 0,
+               "_exchange_device": 0, "_maybe_exchange_device": 0}  # fmt: skip
     truths = {"is_available": True, "is_initialized": True, "is_bf16_supported": True,
               "is_current_stream_capturing": False}  # fmt: skip
     said: dict[str, object] = {

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from .cuda import answers
+from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
 
 PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
@@ -34,6 +34,8 @@ def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: N
         for name, answer in answers(capability).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer, create=True))
         stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0, create=True))
+        stack.enter_context(mock.patch.object(torch._C._dynamo.guards, "_empty_strided_cuda", strided, create=True))
+        stack.enter_context(mock.patch.object(torch.version, "cuda", CUDA_VERSION))
         stack.enter_context(mock.patch.object(torch, "allclose", lambda *_, **__: True))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", lambda *_, **__: None))
         stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", applied))
@@ -43,6 +45,13 @@ def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: N
         stack.enter_context(kept_values(fake, tell, lambda function: run_by(own, function, on_the_cpu)))
         stack.enter_context(on_the_cpu())
         yield
+
+
+def strided(size, stride, dtype):  # type: ignore[no-untyped-def]
+    """A tensor of the pretended GPU, as the code that torch.compile writes makes it."""
+    import torch
+
+    return torch.empty_strided(size, stride, dtype=dtype, device="cuda")
 
 
 def applied(module, function, recurse=True):  # type: ignore[no-untyped-def]

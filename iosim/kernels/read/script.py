@@ -81,7 +81,8 @@ def described(value: Value) -> object:
     if is_descriptor(value):
         return described(value.base), tuple(value.shape), tuple(value.strides), tuple(value.block_shape)
     if isinstance(value, Seen):
-        return tuple(value.grids.items()) or (id(value) if callable(value.grid) else repr(value.grid))
+        grids = tuple((key, repr(grid)) for key, grid in value.grids.items())
+        return grids or (id(value) if callable(value.grid) else repr(value.grid))
     return repr(value)
 
 
