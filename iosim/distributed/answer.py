@@ -226,7 +226,8 @@ def answer_lines(found: Links) -> list[str]:
     fewer = next((r for r in others if most(r) < most(best)), None)
     lines.append(("" if fewer is None else "Of those whose GPUs do not wait, ") + fewest_text(found, best))
     if fewer is not None:
-        lines.append(f"{named(fewer)} receives fewer: {amount(fewer)}; {wait_text(fewer)}.")
+        far = " over the network" if fewer.network_bytes is not None else ""
+        lines.append(f"{named(fewer)} receives fewer{far}: {amount(fewer)}; {wait_text(fewer)}.")
     alike = [r.schedule for r in others if most(r) == most(best)]
     if alike:
         lines.append(f"As few: {', '.join(alike)}.")

@@ -73,7 +73,7 @@ def ring_text(least: int, ranks: int, g: int) -> str:
 
 def gpus_text(most: int, g: int) -> str:
     """The sentence on GPUs."""
-    return f"With g = {g} it does so on " + (f"up to {most:,} GPUs." if most > 1 else "no number of GPUs.")
+    return f"With g = {g} it does so on up to {most:,} GPUs." if most > 1 else f"With g = {g} it never does so."
 
 
 def queries_text(most: int, p: Attention) -> str:

@@ -272,6 +272,9 @@ def test_nodes_are_asked_of_the_network_first():
     assert found.best is usp and ulysses.network_bytes == 3 * usp.network_bytes
     assert "over the network: 50,331,648 B (48 MiB) of 182,452,224 B (174 MiB) a GPU" in found.pieces()[0]
     assert "ulysses (heads 32) is next, with 3 times as many over the network." in found.to_dict()["answer"]
+    step = iosim.links(131072, 128, passes="step", **{**sizes, "schedules": "mesh,usp-zigzag"})
+    assert step.best.schedule == "usp-zigzag" and step["mesh"].network_bytes < step["usp-zigzag"].network_bytes
+    assert "mesh (4 rows x 8 columns) receives fewer over the network: " in step.to_dict()["answer"]
     few = replace(ulysses, mean_received_bytes=1, largest_received_bytes=1)
     answer = replace(found, results=[usp, few]).to_dict()["answer"]
     assert "ulysses (heads 32) receives fewer in all: " in answer and answer.startswith("usp-zigzag")
