@@ -222,8 +222,8 @@ def test_shapes_at_the_edge_of_the_l2_are_told(ask, iosim, tmp_path, heads, edge
     read, written = (
         getattr(predict(find("flash1"), p, Tiling(128, 48)), name) for name in ("read_bytes", "write_bytes")
     )
-    line = ["verify", "--N", 1097, "--d", 32, "--heads", heads, "--dtype", "bf16", "--schedule", "flash1", "--tiles",
-            "128x48", "--from-ncu", kept(tmp_path, read, written)]  # fmt: skip
+    line = ["verify", "--N", 1097, "--d", 32, "--heads", heads, "--dtype", "bf16", "--acc-dtype", "fp32", "--schedule",
+            "flash1", "--tiles", "128x48", "--from-ncu", kept(tmp_path, read, written)]  # fmt: skip
     (row,) = ask(*line)["rows"]
     total = row["dram_read_predicted"] + row["dram_write_predicted"]
     assert row["dram_least_predicted"] <= total <= row["dram_most_predicted"] and row["dram_at_the_edge"] == edge
