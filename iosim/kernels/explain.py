@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Table, type_of
 from ..core.problem import Attention
-from ..counting.sentence import joined
 from ..errors import InputError
 from ..hardware import Hardware, load
 from .notes import outside, split_loads, unplaced
@@ -261,7 +260,8 @@ class Explained(Answer):
         if self.hardware and self.shown_time:
             t = self.shown_time
             parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
-            longest = joined(f"{name} {1e6 * seconds:,.1f}" for name, seconds in parts.items())
+            *first, last = [f"{name} {1e6 * seconds:,.1f}" for name, seconds in parts.items()]
+            longest = f"{', '.join(first)} and {last}"
             start = f", and {1e6 * t.launch_seconds:,.1f} to start"
             yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us: the longest of {longest}{start}"
 
@@ -419,15 +419,21 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
     """The answer with the floor and the nearest schedule."""
     from ..counting.floors import floor
     from .nearest import nearest, tensor_names
+    from .problem_notes import hidden_by_causal, other_sizes
 
     names = tensor_names(answer.ways, roles)
     words = {names[a]: (w["reads"].words, w["writes"].words + w["atomics"].words) for a, w in answer.ways.items()}
     moved = {name: pair for name, pair in words.items() if pair != (0, 0)}
     stores_lse = words.get("LSE", (0, 0))[1] > 0
     size = answer.hardware.sram_bytes if answer.hardware else None
+    alike, shapes = replace(problem, lse=stores_lse), products(code)
+    found = nearest(moved, alike, shapes)
+    by_tensor = {names[a]: ways for a, ways in answer.ways.items()}
+    notes = [*other_sizes(by_tensor, problem), *hidden_by_causal(found, alike, shapes)]
     return replace(
         answer,
-        nearest=nearest(moved, replace(problem, lse=stores_lse), products(code)),
+        warnings=[*answer.warnings, *notes],
+        nearest=found,
         floor=floor(replace(problem, register_bytes=REGISTER_BYTES), size),
     )
 

@@ -13,6 +13,7 @@ from ..answer import Column, Table, type_of
 from ..errors import InputError
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
+from .pretend.packages import needed
 from .read.arguments import GRID_EXAMPLE, read_grid
 from .read.compile import capability
 from .read.kernel import Configuration, Kernel, KernelLaunch
@@ -104,7 +105,10 @@ def answered(
             return [found[-1]], [chosen_note(found[-1], chosen, len(choices), question)] if len(choices) > 1 else []
     if not found:
         raise refused[0]
-    return ranked(found) if question.tune else found[:1], [str(error) for error in refused]
+    notes = [str(error) for error in refused]
+    if question.tune and len(choices) == 1:
+        notes.append(f"{found[0].kernel}: --tune has nothing to rank; @triton.autotune lists several configurations")
+    return ranked(found) if question.tune else found[:1], notes
 
 
 def chosen_note(answer: Explained, chosen: Configuration, count: int, question: Question) -> str:
@@ -125,13 +129,15 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
     answers = Answers() if name else compiled_answers(compilations, path.name, question)
     answers.notes += run.notes
     if run.early and not (run.left and compilations.graphs):
-        answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(file)}"))
+        answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(run)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
         if name in (None, launch.kernel.name):
             kept.setdefault(launch.key, []).append(launch)
     for same in kept.values():
         answers.add(launch_of_script(same, question))
+    if not caught and answers.compiled is None and without_pytorch(run):
+        raise needed("torch", f"; it ended early, {run.early}" if run.early else "")
     if not answers.found and answers.compiled is None:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"

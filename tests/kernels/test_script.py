@@ -1,11 +1,15 @@
 """Scripts that launch kernels: the launches are caught, and nothing runs."""
 
+import importlib.util
 import json
+import re
 
 import pytest
 from paths import TESTS
 
+from iosim.errors import InputError
 from iosim.kernels.read import script as reading
+from iosim.kernels.read.arguments import tensor
 
 pytestmark = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"
@@ -181,4 +185,43 @@ def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
 def test_a_script_that_needs_pytorch_is_told_so(monkeypatch, tmp_path, installed, text, told):
     (tmp_path / "bench.py").write_text(text)
     monkeypatch.setattr(reading, "find_spec", lambda name: object() if installed else None)
-    assert ("PyTorch is not installed" in reading.without_pytorch(str(tmp_path / "bench.py"))) == told
+    run = reading.ScriptRun(tmp_path / "bench.py")
+    assert ("PyTorch is not installed" in reading.without_pytorch(run)) == told
+
+
+NEEDED = "Error: PyTorch is needed for this script: pip install torch (the CPU build is enough)"
+X = 'torch.empty(32, 64, dtype=torch.float16, device="cuda")'
+
+
+@pytest.fixture
+def torchless():
+    """PyTorch is not installed."""
+    if importlib.util.find_spec("torch") is not None:
+        pytest.skip("PyTorch is installed")
+
+
+@pytest.mark.usefixtures("torchless")
+@pytest.mark.parametrize("text, more", [
+    (f"x = {X}\nadd[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
+    (f"if torch.cuda.is_available(): x = {X}; add[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
+    (f"x = {X}\nadd[(x.numel() // 4,)](x, x, x, 20, BLOCK=32)\n", "; it ended early, line 6 `add[(x.numel() // 4,)]"),
+    (f"import iosim\nx = iosim.tensor('fp16', {X}.shape)\nadd[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
+])  # fmt: skip
+def test_launches_that_need_pytorch_without_it(iosim, script, text, more):
+    found = iosim("explain", "--script", script("import torch\n" + text))
+    assert found.exit_code == 3 and found.stderr.startswith(NEEDED + more), found.stderr
+    assert more or found.stderr == NEEDED + "\n"
+
+
+@pytest.mark.usefixtures("torchless")
+def test_a_script_that_imports_pytorch_in_passing(iosim, script):
+    text = "import torch, iosim\nx = iosim.tensor('fp16', (20,))\nadd[(1,)](x, x, x, 20, BLOCK=32)\n"
+    found = iosim("explain", "--script", script(text), "--no-resources", "--json")
+    assert found.exit_code == 0 and json.loads(found.stdout)["reads"] == 40
+    assert "note: not installed, so stand-ins took their place: torch" in found.stderr
+
+
+@pytest.mark.parametrize("sizes, shown", [((32, 8192, 128), "(32, 8192, 128)"), ((32,), "(32,)")])
+def test_the_sizes_of_a_tensor_are_one_tuple(sizes, shown):
+    with pytest.raises(InputError, match=re.escape(f'as in iosim.tensor("fp16", {shown})')):
+        tensor("fp16", *sizes)

@@ -193,3 +193,6 @@ def test_the_line_on_the_time_says_what_it_is_the_longest_of():
     about = SimpleNamespace(hardware=chip, fits=True, blocks_per_sm=2, shown_time=time)
     *_, said = Explained._resource_lines(about, resources, str)
     assert said == ("predicted on H100: 80.4 us: the longest of DRAM 5.5, L2 34.8 and programs 78.5, and 1.9 to start")
+    about.shown_time = Time(1499.5e-6, 88.6e-6, 565.5e-6, 1497.6e-6, 1.9e-6)
+    *_, said = Explained._resource_lines(about, resources, str)
+    assert said.endswith("the longest of DRAM 88.6, L2 565.5 and programs 1,497.6, and 1.9 to start")

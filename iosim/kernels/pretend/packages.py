@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from ...errors import MissingError
+
 OWN = str(Path(__file__).parents[1])  # iosim's files, which import in the name of the user's
 
 
@@ -59,6 +61,20 @@ class Anything:
 
     def __repr__(self) -> str:
         return str(self.__dict__["name"])
+
+
+def needed(package: str, after: str = "") -> MissingError:
+    """The error about a script that cannot do without a missing package."""
+    if package != "torch":
+        return MissingError(f"{package} is needed for this script, and is not installed{after}")
+    return MissingError(f"PyTorch is needed for this script: pip install torch (the CPU build is enough){after}")
+
+
+def check_known(*values: object) -> None:
+    """Raise MissingError if a value comes from a missing package."""
+    for value in values:
+        if isinstance(value, Anything):
+            raise needed(repr(value).partition(".")[0])
 
 
 class AnyAttribute(type):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InputError, suggestion
 from ...units import SAME_TYPES
+from ..pretend.packages import check_known
 from ..pretend.values import VALUES, values_of
 from ..walk.launch import DTYPES, Tensor, Value
 
@@ -25,8 +26,19 @@ ALSO = SAME_TYPES | OWN  # here there are two types fp8, and integers with a sig
 TENSOR = re.compile(r"\s*([A-Za-z]\w*)\s*\[([^\]]*)\]\s*(?::\s*random\((.*)\))?\s*$")
 
 
-def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None) -> Tensor:
-    """A tensor for `iosim.explain`: `tensor("fp16", (8, 4096, 64))`. `data` are needed if addresses depend on them."""
+def tensor(dtype: str, shape: Sequence[int], data: Elements | None = None, *more: int) -> Tensor:
+    """A tensor for `iosim.explain`: `tensor("fp16", (8, 4096, 64))`. `data` are needed if addresses depend on them.
+
+    `more` are sizes that were not put into a tuple. Raises InputError for them and for sizes below 1, and MissingError
+    for sizes of a package that is not installed.
+    """
+    check_known(dtype, shape)
+    if hasattr(shape, "__index__"):
+        given = [shape, *(n for n in (data, *more) if isinstance(n, int))]
+        sizes = ", ".join(map(str, given))
+        call = f'tensor("{dtype}", ({sizes}{"," * (len(given) == 1)}))'
+        raise InputError("tensor", f"the sizes {sizes}", "one tuple of sizes", f"as in iosim.{call}")
+    check_known(*shape)
     if not all(hasattr(n, "__index__") and operator.index(n) >= 1 for n in shape):
         raise InputError("tensor", str(tuple(shape)), "sizes that are whole numbers from 1")
     return Tensor(checked_dtype(dtype, "tensor"), tuple(operator.index(n) for n in shape), data)
@@ -45,6 +57,7 @@ def as_tensor(value: Value, where: str) -> Tensor | None:
     """The Tensor for an object with a dtype and a shape (NumPy, PyTorch); None for other values."""
     if isinstance(value, Tensor):
         return value
+    check_known(value)
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is None or shape is None or not hasattr(value, "__getitem__"):
         return None

@@ -137,8 +137,11 @@ class KernelFile:
 
 def check_file(file: str) -> None:
     """Raise InputError unless a Python file of this name exists."""
+    from ...schedules import SCHEDULES
+
     if "\0" in file or not file.endswith(".py"):
-        raise InputError("FILE", file, "a Python file with kernels")
+        hint = f"see iosim schedules {file}" if file in SCHEDULES else ""
+        raise InputError("FILE", file, "a Python file with kernels", hint)
     if not Path(file).is_file():
         raise InputError("FILE", file, "a Python file with kernels", "there is no such file")
 

@@ -129,6 +129,8 @@ class ScriptRun:
     early: str | None = None
     left: bool = False
     """Whether it ended by itself, without an error and without a launch."""
+    missing: set[str] = field(default_factory=set)
+    """The packages that are not installed, whose place stand-ins took."""
     notes: list[str] = field(default_factory=list)
 
     def tell(self, text: str) -> None:
@@ -178,6 +180,7 @@ def caught_launches(
                 found.left = error.code in (0, None)
         except Exception as error:
             found.early = fault(error, found.path)
+    found.missing = missing
     if missing:
         found.tell(f"not installed, so stand-ins took their place: {', '.join(sorted(missing))}")
     return found
@@ -202,9 +205,11 @@ def tensors(run: ScriptRun | None = None, capability: int = 90) -> AbstractConte
     return pretended_tensors(capability) if run is None else pretended_tensors(capability, run.tell_value)
 
 
-def without_pytorch(file: str) -> str:
-    """The end of a message about a script that names PyTorch, if it is not installed; else nothing."""
-    if find_spec("torch") is not None or not re.search(r"\btorch\b", Path(file).read_text(errors="replace")):
+def without_pytorch(run: ScriptRun) -> str:
+    """The end of a message about a script that imports PyTorch, if it is not installed; else nothing."""
+    text = run.path.read_text(errors="replace")
+    imported = "torch" in run.missing or re.search(r"^\s*(import\b[^#]*|from\s+)\btorch\b", text, re.MULTILINE)
+    if find_spec("torch") is not None or not imported:
         return ""
     return (
         "; PyTorch is not installed, so its tensors have no shapes here: pip install torch (its CPU build is enough), "
