@@ -178,8 +178,14 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
     return [
         Bound(f"{prefix}compulsory", least.words, "floor", moved, inputs, True),
         ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form, most.T,
-                    most.lam, CLASSES[family], REACHED_BY[most.form]),
+                    most.lam, CLASSES[family], reached_by(p, most.form)),
     ]  # fmt: skip
+
+
+def reached_by(p: Attention, form: str) -> str:
+    """What is known to reach a form. Under a mask that is unknown where it is known of dense attention alone."""
+    text = REACHED_BY[form]
+    return text if p.mask is DENSE or "without a mask" not in text else "no schedule is known to reach it under a mask"
 
 
 def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
@@ -247,14 +253,12 @@ def counted(name: str, attainable: int | None, known: bool) -> Bound:
                  attainable is not None if known else None)  # fmt: skip
 
 
-def of_all_schedules(found: list[Bound], schedules: int) -> list[Bound]:
+def of_all_schedules(found: Sequence[Bound], schedules: int | None) -> list[Bound]:
     """The bounds, whose least traffic comes from a search over all tiles of all schedules and not from single counts.
-    `schedules` is the number of schedules."""
-    source = f"iosim: the least of all tiles of {schedules} schedules that compute the same"
-    return [
-        replace(b, kind=SEARCHED, source=source, condition="all schedules and tiles") if b.kind == COUNTED else b
-        for b in found
-    ]
+    `schedules` is the number of schedules; None: without M nothing was searched."""
+    source = f"iosim: the least of all tiles of {schedules or 'the'} schedules that compute the same"
+    what = "all schedules and tiles" if schedules else "all schedules and tiles, with --M"
+    return [replace(b, kind=SEARCHED, source=source, condition=what) if b.kind == COUNTED else b for b in found]
 
 
 def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
@@ -385,13 +389,22 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     if floor.words is None:
         return f"No floor is known here: {floor.condition}."
     best = known.get(f"{prefix}attainable")
-    text = f"No algorithm of the class moves fewer than {floor.words:,} words{binding(floor)}"
+    text = f"{no_algorithm(floor)} moves fewer than {floor.words:,} words{binding(floor)}"
     if best is None or not best.valid or not best.words or not floor.words:
         return text + "."
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
     return f"{text}; {found} {best.words:,}, within a factor of {at_most(best.words / floor.words)} of that."
+
+
+def no_algorithm(floor: Bound) -> str:
+    """The subject of the sentence about a floor, which names the class. Compulsory words are the floor of every exact
+    algorithm that has the inputs alone."""
+    gradients = floor.name.startswith("backward")
+    if isinstance(floor, ProvenFloor) and floor.form == "compulsory":
+        return f"No exact algorithm{' for the gradients' * gradients}"
+    return f"No algorithm for exact {'gradients' if gradients else 'attention'} by standard products"
 
 
 def binding(floor: Bound) -> str:

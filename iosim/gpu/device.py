@@ -39,6 +39,15 @@ WITHOUT = (
     "(least times), count, sweep, check, and all other commands"
 )
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+ERRORS = {
+    3: "it could not start; see whether nvidia-smi lists the GPU",
+    34: "a stub stands in for the driver; take the folder of stubs out of LD_LIBRARY_PATH",
+    802: "the links between GPUs are not ready yet; see whether NVIDIA's Fabric Manager runs",
+    803: "the driver in the kernel and its CUDA library are of versions that do not fit together; restart after an "
+    "update of the driver, or take another libcuda.so.1 out of LD_LIBRARY_PATH",
+    804: "this GPU does not take a newer CUDA library than its driver; take cuda-compat out of LD_LIBRARY_PATH",
+    999: "an error without a name; restart the machine or load the driver again, and see what nvidia-smi says",
+}  # what the driver means by them, and what to try
 DRIVERS = ("libcuda.so.1", "nvcuda.dll")
 
 
@@ -64,7 +73,8 @@ def cupy() -> ModuleType:
 def no_gpu() -> str:
     """Why no GPU was found: there is none, or its driver does not start."""
     error = driver_answer()[1]
-    return f"no NVIDIA GPU can be used: its driver answers error {error} (nvidia-smi may say why)" if error else NO_GPU
+    means = ERRORS.get(error, "nvidia-smi may say why")
+    return f"no NVIDIA GPU can be used: its driver answers error {error} ({means})" if error else NO_GPU
 
 
 def driver_sees() -> int:

@@ -141,6 +141,8 @@ class Verdicts(Answer):
 def parse_request(given: Given, choice: Choice, hardware: str | None, source: Source) -> Request:
     """The request made of the options of a problem (`given`) and of the other options of the command line."""
     asked = {name: value for name, value in given.items() if value is not None}
+    if isinstance(source, KeptProfile):
+        counters.read_profile(source.path)  # a fault of the file comes before those of options
     if isinstance(source, KeptProfile) and choice == Choice() and not any(asked.values()):
         jobs = named_jobs(source)
         return Request(jobs[0].problem, jobs, [], hardware_of(hardware, source), source)

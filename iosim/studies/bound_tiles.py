@@ -67,9 +67,10 @@ def ranked(schedule: Schedule, problem: Attention, chip: Hardware, multiple: int
         return None
     least = best_tiles(schedule, p, M_bytes, multiple)
     tried = [*whole, *([least] if least and least not in whole else [])]
-    best = in_order([at_least(schedule, problem, tiling, chip) for tiling in tried])[0]
+    timed = [at_least(schedule, problem, tiling, chip) for tiling in tried]
+    best, quickest = in_order(timed)[0], min(tiles.seconds for tiles in timed)
     lowest = None if least is None else at_least(schedule, problem, least, chip, "traffic")
-    return FastestTiles(best, lowest, len(tried), len(tried))
+    return FastestTiles(best, lowest, len(tried), len(tried), quickest)
 
 
 def of_publications(schedule: Schedule, problem: Attention, chip: Hardware) -> list[TimedTiles]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING
 
 from ..core.tiling import MMA, Tiling
@@ -67,12 +67,14 @@ class FastestTiles:
     """The fastest tiles of one schedule, and those of least traffic; None if these cannot be predicted.
 
     `candidates` is the number of tilings compared, `in_full` the number of them predicted on the problem itself.
+    `least_seconds` is the least time of all candidates, where tiles near it are chosen for another reason.
     """
 
     fastest: TimedTiles
     least: TimedTiles | None
     candidates: int
     in_full: int
+    least_seconds: float = inf
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class FastestAnswer:
     not_predicted: dict[str, str]
     published: list[TimedTiles] = field(default_factory=list)
     generated: bool = True
+
+    @property
+    def least_seconds(self) -> float:
+        """The least time of all tiles that were compared, published ones too; inf without any."""
+        times = [seconds for one in self.results for seconds in (one.fastest.seconds, one.least_seconds)]
+        return min([*times, *(tiles.seconds for tiles in self.published)], default=inf)
 
 
 def fastest(

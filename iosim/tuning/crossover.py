@@ -23,7 +23,7 @@ from ..counting.sentence import comparison, distance_to_floor, joined
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import find_all
-from ..units import parse_axis, parse_bytes, parse_count
+from ..units import format_bytes, parse_axis, parse_bytes, parse_count
 from .every_M import answer_lines
 from .least import curve_of
 from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
@@ -406,7 +406,13 @@ def about_one(found: OverM, multiple: int) -> str:
 
 def where_in_M(found: OverM) -> str:
     """The predicate that says at which M the statement of a question is true, with its full stop."""
-    return where_true_in_M(found.problem, found.stretches, found.most) if found.stretches else "at no M."
+    if not found.stretches:
+        return "at no M."
+    text = where_true_in_M(found.problem, found.stretches, found.most)
+    if found.intervals[0].first >= found.above_from:
+        return text
+    other = found.question.above
+    return f"{text} Below {format_bytes(found.above_from)} nothing of {other.name} fits."
 
 
 def least_of(p: Attention, side: Side, M_bytes: int, multiple: int) -> Result | None:

@@ -279,7 +279,9 @@ class AtMost(LeastM):
             why = f"the least is {format_bytes(last.total_bytes)}, by {chosen(last)}" if last else "nothing fits"
             return [f"No schedule here moves at most {goal}, at any M: {why}.", *self.proven()]
         below = step_at(self.curve.steps, step.M_bytes - 1)
-        less = f"the least is {format_bytes(below.total_bytes)}" if below else "nothing fits"
+        less = "nothing fits"
+        if below:
+            less = f"the least is {format_bytes(below.total_bytes)}, {below.total_bytes - self.most_bytes:,} B too many"
         found = f"{chosen(step)} moves {format_bytes(step.total_bytes)} there. With one byte less of M, {less}."
         line = f"The least M for at most {goal} is {size_of(self.problem, step.M_bytes)}: {found}"
         return [line, *self.proven(), *self.on_chip()]
@@ -400,7 +402,15 @@ class WithinFloor(LeastM):
     def pieces(self) -> Pieces:
         seen = self.rows if self.every else self.rows[:MOST_STRETCHES]
         some = f"{len(seen)} of {len(self.rows)} stretches, those of most doublings of M first; --all shows every one"
-        return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else [])]
+        return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else []), *self.meaning()]
+
+    def meaning(self) -> list[str]:
+        """The lines on the order and the gaps of the rows, and on an SRAM that holds no row of Q."""
+        row = self.problem.d * self.problem.word_bytes
+        small = f"an M below {format_bytes(row)} holds less than one row of Q; --curve begins there"
+        order = "rows: most doublings of M first; gaps: how many short ranges of M inside a row miss the factor"
+        below = bool(self.intervals) and self.intervals[0].first < row
+        return [order] * bool(self.rows) + [small] * below
 
     @property
     def lines(self) -> list[str]:

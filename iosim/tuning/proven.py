@@ -123,7 +123,7 @@ def bounds(
         found = count(N, d, M, schedules=counted, mask=mask, tile_multiple=under.multiple, **under.options)
     found = replace(found, under=under)
     if M is None:
-        return Bounds(found, found.bounds)
+        return Bounds(found, of_all_schedules(found.bounds, None))
     try:
         space = () if own is None else distinct(own, problem)
         searched = tune(N, d, M, schedules=space, mask=mask, tile_multiple=under.multiple, **under.options)

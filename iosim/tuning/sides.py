@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from ..core.arrays import last_true
 from ..core.problem import Attention
 from ..core.tiling import Tiling, paper_tiles
 from ..counting.count import measure
@@ -139,6 +140,8 @@ class OverM:
     """The bytes that `below` moves at `M_bytes`."""
     above_bytes: int | None = None
     """The bytes that `above` moves there; None if nothing of it fits."""
+    above_from: int = 1
+    """The least M in bytes in which anything of `above` fits."""
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -217,7 +220,8 @@ def over_M(question: Question, p: Attention, multiple: int = 1) -> OverM:
             return True
         return False if below(high) >= above(low) else None
 
-    found = OverM(question, p, intervals(less, 1, most), most)
+    nothing = last_true(lambda M: above(M) == inf, most)
+    found = OverM(question, p, intervals(less, 1, most), most, above_from=nothing + 1)
     M = found.M_bytes
     return found if M is None else replace(found, below_bytes=if_any(below(M)), above_bytes=if_any(above(M)))
 

@@ -130,6 +130,27 @@ def test_a_search_of_some_is_not_called_the_best_known(ask, more):
     assert attainable(ask("tune", "--N", 256, "--d", 16, "--M", "8KB", *more))["kind"] == COUNTED
 
 
+@pytest.mark.parametrize("more, subject", [
+    (["--M", "4KB"], "No algorithm for exact attention by standard products moves"),
+    (["--M", "4KB", "--backward"], "No algorithm for exact gradients by standard products moves"),
+    ([], "No exact algorithm moves"), (["--M", "10MB"], "No exact algorithm moves"),
+], ids=str)  # fmt: skip
+def test_the_sentence_names_the_class(ask, more, subject):
+    assert ask("bounds", "--N", 256, "--d", 16, *more)["answer"].startswith(subject)
+
+
+def test_without_M_nothing_is_called_counted(ask):
+    one = attainable(ask("bounds", "--N", 256, "--d", 16))
+    assert (one["words"], one["kind"], one["condition"]) == (None, SEARCHED, "all schedules and tiles, with --M")
+
+
+def test_under_a_mask_nothing_is_said_of_dense_attention(iosim):
+    line = ("bounds", "--N", 8192, "--d", 128, "--M", "300KB")
+    assert "comes near it" in iosim(*line).stdout
+    masked = iosim(*line, "--causal").stdout
+    assert "without a mask" not in masked and "no schedule is known to reach it under a mask" in masked
+
+
 def test_bounds_under_a_mask_of_tiles_has_the_least_of_what_was_counted(ask):
     one = attainable(ask("bounds", "--N", 256, "--d", 16, "--M", "8KB", "--mask", "window:2b"))
     assert one["kind"] == COUNTED and one["words"] > 0

@@ -84,6 +84,12 @@ def test_a_kept_profile_needs_no_gpu(iosim, no_gpu):
         assert done.exit_code == 2 and "--N" in done.stderr and "GPU" not in done.stderr
 
 
+def test_a_missing_profile_is_named_before_missing_options(iosim):
+    for line in (("verify",), ("verify", "--N", 2048, "--d", 64), ("profile",)):
+        done = iosim(*line, "--from-ncu", "nothere.csv")
+        assert done.exit_code == 2 and "'nothere.csv'" in done.stderr and "no such file" in done.stderr
+
+
 def test_the_driver_is_asked_without_a_package(monkeypatch):
     def count(pointer):
         pointer._obj.value = 3
@@ -102,6 +108,11 @@ def test_the_driver_is_asked_without_a_package(monkeypatch):
     assert device.driver_sees() == 0 and device.no_gpu().startswith(
         "no NVIDIA GPU can be used: its driver answers error 803"
     )
+    assert "do not fit together" in device.no_gpu() and "restart" in device.no_gpu()
+    drivers["libcuda.so.1"].cuInit = lambda flags: 999  # CUDA_ERROR_UNKNOWN
+    assert "999 (an error without a name; restart the machine" in device.no_gpu()
+    drivers["libcuda.so.1"].cuInit = lambda flags: 700
+    assert device.no_gpu().endswith("error 700 (nvidia-smi may say why)")
     drivers["libcuda.so.1"].cuInit = lambda flags: 100  # CUDA_ERROR_NO_DEVICE
     assert device.driver_sees() == 0 and device.no_gpu() == device.NO_GPU
     drivers.clear()

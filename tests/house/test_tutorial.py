@@ -122,10 +122,13 @@ FACTS = {
     "K and V move 2N²d / Br words": lambda: words("flash2", tiles="64x64") - 2 * 8192 * 128 == 2 * 8192**2 * 128 // 64,
     "With one row at a time it moves 63 times as much": lambda: round(
         words("flash2", tiles="1x64") / words("standard")) == 63,
-    "d² = 16,384 words": lambda: all(
-        min(words(name, f"{M}el", tiles="best") for name in ("standard-tiled", "standard-square") if M >= 8192 or "square" in name)
-        < words("flash2", f"{M}el", tiles="best") for M in (2048, 4096, 8192)
+    "It moves less than flash2 at every M up to 13,461 B, which is 0.41 d² words": lambda: (
+        [(row["from_M_bytes"], row["to_M_bytes"], row["gaps"], round(13461 // 2 / 128**2, 2))
+         for row in iosim.crossover(8192, 128, schedules=["flash2", "standard-square"])][1] == (6, 13461, 0, 0.41)
     ),
+    "`standard-tiled` keeps whole rows of scores, so it needs 16,384 B or more": lambda: [
+        words("standard-tiled", f"{M}B", tiles="best") is None for M in (16383, 16384)
+    ] == [True, False],
     "`matmul-tiled` moves 143,654,912 words with this SRAM": lambda: words("matmul-tiled", "100KB") == 143654912,
     "The best tiles of flash2 move 4.2 times as much": lambda: (
         round(iosim.count(8192, 128, "100KB", schedules="flash2")["flash2"].ratio_to_order, 1) == 4.2

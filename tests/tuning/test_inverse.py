@@ -124,6 +124,12 @@ def test_a_factor_is_taken_exactly_as_its_decimals_say():
 # ---------------------------------------------------------------- sentences
 
 
+def test_the_rows_within_a_factor_are_explained(iosim):
+    text = " ".join(iosim("tune", "--N", 256, "--d", 64, "--x-floor", 1.5).stdout.split())
+    assert "rows: most doublings of M first; gaps: how many short ranges" in text
+    assert "an M below 128 B holds less than one row of Q; --curve begins there" in text
+
+
 def test_the_sentences_on_at_most(ask):
     line = ("tune", "--N", 2048, "--d", 64)
     said = ask(*line, "--at-most", "8MiB")
@@ -131,6 +137,7 @@ def test_the_sentences_on_at_most(ask):
     moved, shorter = (re.escape(f"{size:,} B (") for size in (least["total_bytes"], below.total_bytes))
     assert re.search(rf"^The least M for at most 8,388,608 B \(8 MiB\) is {M:,} B \(.*\): {least['schedule']} \({least['Br']}x"
                      rf"{least['Bc']}\) moves {moved}.*\) there\. With one byte less of M, the least is {shorter}", said["answer"])  # fmt: skip
+    assert f", {below.total_bytes - 8 * 2**20:,} B too many." in said["answer"]
     assert (
         f"does so below M = {said['none_below_M_bytes']:,} B" in said["answer"]
         and "In between it is open." in said["answer"]

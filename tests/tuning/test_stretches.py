@@ -226,6 +226,15 @@ def test_the_sentence_about_several_problems_is_rounded_up():
     assert 0 <= float(lead[1]) - max(row["M_words"] / row["d"] ** 2 for row in rows) < 0.001
 
 
+def test_where_the_other_side_does_not_fit_is_said():
+    """A row of 300 scores, and what goes with it, is what standard-tiled needs. Nothing is said where both fit."""
+    text = str(crossover(300, 16, schedules=["flash2", "standard-tiled"]))
+    M = int(re.search(r"Below ([\d,]+) B.* nothing of standard-tiled fits\.", text)[1].replace(",", ""))
+    fits = [count(300, 16, size, schedules="standard-tiled", tiles="best").results[0].fits for size in (M - 1, M)]
+    assert not fits[0] and fits[1]
+    assert "nothing of flash2 fits" not in text
+
+
 def test_stretches_in_a_few_words():
     parts = [Stretch(Interval(9, 40)), Stretch(Interval(5, 7)), Stretch(Interval(1, 1))]
     assert (
