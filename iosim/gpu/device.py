@@ -38,10 +38,10 @@ WITHOUT = (
     "this works without: verify and profile with --from-ncu FILE (a kept profile), roofline and tune --by time "
     "(least times), count, sweep, check, and all other commands"
 )
-NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
 ERRORS = {
     3: "it could not start; see whether nvidia-smi lists the GPU",
     34: "a stub stands in for the driver; take the folder of stubs out of LD_LIBRARY_PATH",
+    100: "it finds no CUDA device; see whether nvidia-smi lists one, and whether CUDA_VISIBLE_DEVICES hides it",
     802: "the links between GPUs are not ready yet; see whether NVIDIA's Fabric Manager runs",
     803: "the driver in the kernel and its CUDA library are of versions that do not fit together; restart after an "
     "update of the driver, or take another libcuda.so.1 out of LD_LIBRARY_PATH",
@@ -85,7 +85,7 @@ def driver_sees() -> int:
 def driver_answer() -> tuple[int, int]:
     """(the number of GPUs that NVIDIA's driver sees, the error that it answers or 0). It needs no package.
 
-    Without a driver both are 0. A driver that finds no GPU makes no error either.
+    Without a driver both are 0.
     """
     import ctypes
 
@@ -96,7 +96,7 @@ def driver_answer() -> tuple[int, int]:
             continue
         count = ctypes.c_int(0)
         error = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
-        return (0, 0) if error == NO_DEVICE else (0, error) if error else (count.value, 0)
+        return (0, error) if error else (count.value, 0)
     return 0, 0
 
 
