@@ -135,7 +135,8 @@ def clear(place: Place, share: Share, done: Mapping[int, Written]) -> None:
     for name in place.names():
         found = OF_PART.fullmatch(name)
         if found is None:
-            is_left = share == WHOLE and bool(UNFINISHED.fullmatch(name))
+            own = share == WHOLE or name.startswith(f"{share.named(JOURNAL)}.")
+            is_left = own and bool(UNFINISHED.fullmatch(name))
         else:
             part, unfinished = int(found[2]), bool(found[1] or found[3])
             is_left = part % share.of == share.number - 1 and (unfinished or part not in done)

@@ -108,6 +108,13 @@ def test_heads_that_do_not_begin_at_a_sector_may_cost_more():
     assert 0 < partial_sectors(find("flash2"), shared, Tiling(16, 16)).read_bytes < four.read_bytes
 
 
+def test_a_part_of_an_axis_that_is_empty_is_never_loaded():
+    """flash2-pinned with all keys on chip: no tile of keys streams."""
+    p = Attention(6, 128, Nk=45, heads=2, kv_heads=1, dtype="bf16", gqa="pack")
+    all_kept, some = (partial_sectors(find("flash2-pinned"), p, Tiling(6, 16, kept=kept)) for kept in (45, 33))
+    assert all_kept == partial_sectors(find("flash2-pinned"), p, Tiling(6, 45)) and some >= all_kept
+
+
 def test_the_starts_of_parts_of_an_axis():
     """A share of 5 positions begins at a multiple of 5. Tile i of share c, moved by 12 c + i, begins at one of 4."""
     share = SymbolicTile(4, 1, 1, None, 0)

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from contextlib import closing
 
 import pytest
@@ -144,27 +145,29 @@ def test_other_versions_of_what_carries_the_parts(name, at):
 
 
 FOLDERS = {
-    "Permission denied": "raise PermissionError(13, 'Permission denied')",
-    "another disk": "name = os.path.join(os.path.dirname(__file__), 'elsewhere')",
-}
-
-
-OPENED = """
-import builtins, io, os
+    "Permission denied": """
+import builtins, io
 real = io.open
 def opened(name, *more, **options):
     if "part-" in str(name):
-        {}
+        raise PermissionError(13, 'Permission denied')
     return real(name, *more, **options)
 builtins.open = opened
-"""
+""",
+    "another disk": """
+import os
+real = os.replace
+def replaced(name, target):
+    return os.unlink(name) if "part-" in str(target) else real(name, target)
+os.replace = replaced
+""",
+}
 
 
 @pytest.mark.parametrize("why", FOLDERS)
 def test_a_folder_that_a_worker_does_not_share(why, iosim, tmp_path):
-    """The worker's `open` does what that of a machine does that lacks the right, or the disk."""
-    text = OPENED.format(FOLDERS[why])
-    (tmp_path / "other.py").write_text(text)
+    """The worker does what one of a machine does that lacks the right, or whose folder is on a disk of its own."""
+    (tmp_path / "other.py").write_text(FOLDERS[why])
     with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
         result = iosim(*LARGE, "--scheduler", address, "-o", f"{tmp_path}/sweep/")
     assert result.exit_code == 2 and "-o: found" in result.stderr and why in result.stderr
@@ -241,6 +244,8 @@ def test_no_worker_comes(tmp_path, monkeypatch):
         workers.say = notes.append
         assert list(results(workers, Job(Number(), work), range(2))) == [0, 1]
         only.kill()
+        while workers.client.nthreads():  # until the scheduler knows
+            time.sleep(0.05)
         with pytest.raises(CheckError, match="had no worker for 0.5 s; start one, then the same line with --resume"):
             list(results(workers, Job(Number(), work), range(9), ordered=False))
     assert len(notes) == 1 and "has no worker any more" in notes[0]

@@ -91,11 +91,13 @@ def test_a_share_of_another_sweep_is_refused(iosim, tmp_path):
 def test_unfinished_files_of_others_stay(iosim, tmp_path):
     folder = tmp_path / "sweep"
     assert share(iosim, folder, 1).exit_code == 0
-    mine, other = folder / "_part-00000000.csv.77-ab.part", folder / "_part-00000001.csv.77-ab.part"
-    for file in (mine, other):
+    journal = next(folder.glob("_parts-1-of-*.jsonl")).name
+    mine = [folder / f"{name}.77-ab.part" for name in ("_part-00000000.csv", journal)]
+    others = [folder / f"{name}.77-ab.part" for name in ("_part-00000001.csv", journal.replace("-1-of", "-2-of"))]
+    for file in (*mine, *others):
         file.touch()
     assert share(iosim, folder, 1, "--resume").exit_code == 0
-    assert other.exists() and not mine.exists()
+    assert all(file.exists() for file in others) and not any(file.exists() for file in mine)
 
 
 def test_lines_that_differ_are_told_by_the_bytes(iosim, tmp_path):
