@@ -301,7 +301,7 @@ def floor_text(result: LinkResult) -> str:
     if share is None:
         return ""
     ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
-    free = " without the statistics of rows" if any(result.tensors.get(name) for name in STATISTICS) else ""
+    free = ", not counting the statistics of rows" if any(result.tensors.get(name) for name in STATISTICS) else ""
     return f", {'which is' if share == 1 else f'{ratio} times'} the floor ({result.theorem}){free}"
 
 

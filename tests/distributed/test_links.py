@@ -287,7 +287,7 @@ def test_a_ratio_of_the_mean_says_so(llama):
         "in its busiest GPU: 469,762,048 B (448 MiB), where the mean is 1.167 times the floor (causal blocks);" in alone
     )
     tree = iosim.links(1, 128, 8, Nk=2**20, heads=64, kv_heads=8, hardware="h100").to_dict()["answer"]
-    assert "which is the floor (decoding) without the statistics of rows." in tree
+    assert "which is the floor (decoding), not counting the statistics of rows." in tree
     assert "tree (tree 8) is next, with 1.73 times as many in its busiest GPU." in tree
 
 
