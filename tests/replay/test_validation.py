@@ -705,10 +705,10 @@ def test_what_the_page_says_of_rows_that_ran_again():
     rows, (load,) = read_csv(RANDOM / "again_rows.csv"), read_csv(RANDOM / "planted_again_rows.csv")
     first = [job.name for job in jobs_again()]
     assert [row["job"].split()[0] for row in rows[:4]] == first and all(row["ok"] == "True" for row in rows[:4])
-    others = [row for row in rows if row["ok"] != "True"]
-    assert f"{len(rows) - len(others)} of {len(rows)} rows agreed in all" in page
-    assert [row["job"].split()[0] for row in others] == ["standard-square"] and "output error" in others[0]["faults"]
-    assert float(others[0]["bias"]) <= float(others[0]["allowed_bias"]), "the kernel did the same steps"
+    agreed = sum(row["ok"] == "True" for row in rows)
+    assert agreed == len(rows) and f"{agreed} of {len(rows)} rows agreed in all" in page
+    assert rows[-1]["job"].startswith("standard-square") and "Nk=6709" in rows[-1]["job"], "the row that had not agreed"
+    assert float(rows[-1]["bias"]) <= float(rows[-1]["allowed_bias"]), "the kernel did the same steps"
     assert load["seen"] == "True" and int(load["read_beyond"]) > int(load["read_bound"])
     for row in rows:
         assert row["words_equal"] == "True" and int(row["read_beyond"]) <= int(row["read_bound"])
