@@ -83,6 +83,8 @@ def counted(kernel, grid, arguments):
     load, store, atomic = builder.create_masked_load, builder.create_masked_store, builder.create_atomic_rmw
 
     def noted_load(self, pointers, mask, *rest, **named):
+        if isinstance(mask, np.ndarray):  # of a descriptor or a block pointer, in Triton 3.6
+            mask = interpreter.TensorHandle(mask, interpreter.tl.int1)
         mask.data = mask.data.astype(bool)  # a comparison of two integers of Python has another type
         note("reads", pointers, mask)
         return load(self, pointers, mask, *rest, **named)
