@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
-from time import monotonic
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, cast
 
 try:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
+SECONDS_TO_ASK_AGAIN = (0.2, 1.0, 5.0)  # until the scheduler knows that a worker died
 MALLOC = {
     f"distributed.nanny.pre-spawn-environ.{name}": value
     for name, value in (("MALLOC_TRIM_THRESHOLD_", 2**30), ("MALLOC_MMAP_THRESHOLD_", 2**25))
@@ -91,8 +92,8 @@ class Dask(Executor):
         name, lost = f"iosim-{os.urandom(8).hex()}", False
         try:
             if isinstance(job.task, WritePart):
-                self.check_folder(job.task.place)
-            self.client.register_plugin(Begin(job), name=name)
+                self.ask_all(partial(self.check_folder, job.task.place))
+            self.ask_all(partial(self.client.register_plugin, Begin(job), name=name))
             self.job_name = name
             yield
         except distributed.KilledWorker as error:
@@ -102,7 +103,20 @@ class Dask(Executor):
             raise CheckError(GONE.format(self.address)) from None
         finally:
             if self.job_name == name and not lost:
-                self.client.unregister_worker_plugin(name)
+                with suppress(*LOST):  # a worker that dies now forgets the job as well
+                    self.client.unregister_worker_plugin(name)
+
+    def ask_all(self, ask: Callable[[], None]) -> None:
+        """Ask all workers, and those that are left if one dies meanwhile. Dask tells both that death and the loss of
+        its scheduler by an OSError."""
+        for pause in SECONDS_TO_ASK_AGAIN:
+            try:
+                return ask()
+            except OSError:
+                if self.client.status != "running":
+                    raise
+                sleep(pause)
+        ask()
 
     def submit(self, part: int) -> Later:
         return self.client.submit(make, self.job_name, part, pure=False)

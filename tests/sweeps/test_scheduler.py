@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import pytest
 from paths import ROOT, TESTS
@@ -249,6 +249,39 @@ def test_no_worker_comes(tmp_path, monkeypatch):
         with pytest.raises(CheckError, match="had no worker for 0.5 s; start one, then the same line with --resume"):
             list(results(workers, Job(Number(), work), range(9), ordered=False))
     assert len(notes) == 1 and "has no worker any more" in notes[0]
+
+
+class EndsAWorker:
+    """Ends the process that reads it, if its environment says so."""
+
+    def __call__(self, work, part):
+        yield part
+
+    def __setstate__(self, state):
+        if os.environ.get("ENDS_A_WORKER"):
+            os._exit(1)
+
+    def __getstate__(self):
+        return {"not": "empty"}
+
+
+def test_the_only_worker_dies_while_it_is_told_of_the_job(tmp_path, monkeypatch):
+    """That is no end of the scheduler: it keeps the job for workers that come."""
+    from iosim.sweeps import scheduler as file
+
+    monkeypatch.setattr(file, "SECONDS_TO_LOOK", 0.2)
+    notes, work = [], Work(build({"N": 64, "d": 8, "M": "1KB"}, "flash1"), "csv")
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, TESTS / "sweeps", TESTS / "helpers")))}
+    with scheduler(tmp_path) as (address, _), ExitStack() as others:
+
+        def say(note):
+            notes.append(note)
+            others.enter_context(ended(worker(address, tmp_path, env=own)))
+
+        with ended(worker(address, tmp_path, env={**own, "ENDS_A_WORKER": "1"})), closing(file.Dask(address)) as workers:
+            workers.say = say
+            assert list(results(workers, Job(EndsAWorker(), work), range(3))) == [0, 1, 2]
+    assert [note for note in notes if "has no worker any more" in note] == notes and len(notes) == 1
 
 
 class RunsOut:
