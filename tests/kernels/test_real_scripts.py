@@ -212,6 +212,26 @@ def test_floating_point_numbers_are_zero_and_told(launched):
     assert "where the script asks for one it is 0, first at bench.py, line 12 `assert x.sum()" in told
 
 
+def test_integers_that_a_kernel_changes_are_not_known_any_more(launched):
+    """The kernel is not run, so neither the tensor nor its views have their values; other tensors keep theirs."""
+    code, rows, notes = launched("""
+@triton.jit
+def fill(T): tl.store(T + tl.program_id(0), 3)
+@triton.jit
+def use(T, O):
+    for i in range(tl.load(T + tl.program_id(0))):
+        tl.store(O + i, 1.0)
+T, O = torch.ones(4, dtype=torch.int32, device="cuda"), torch.empty(9, device="cuda")
+use[(4,)](T, O)
+fill[(2,)](T[1:])
+for changed in (T, T + 1, T[2:].contiguous()):
+    use[(4,)](changed, O)
+use[(4,)](torch.ones(4, dtype=torch.int32, device="cuda"), O)
+""")
+    assert (code, rows) == (1, [("use", 2, 4), ("fill", 1, 2)])
+    assert "line 22 `use[(4,)](changed, O)`" in notes and "what is loaded from T decides" in notes
+
+
 def test_what_is_left_out_is_told(launched):
     told = launched("import nothing_of_this_name\n" + SCRIPTS["benchmarks run at two sizes"][0])[2]
     assert "note: not installed, so stand-ins took their place: nothing_of_this_name" in told

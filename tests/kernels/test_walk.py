@@ -3,6 +3,8 @@
 Triton is not needed. What a kernel asks for is compared with a plain loop in Python.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -232,6 +234,28 @@ def test_a_condition_that_is_loaded_takes_the_data():
     assert k.words(3, 2, data=[7, 1, 1, 9]) == counted([0, 1, 2, 1, 1])
     with pytest.raises(InputError, match="what is loaded from X decides an address.*--arg X=FILE.npy"):
         k.words(3, 2)
+
+
+@pytest.mark.parametrize("change", ["tt.store", "tt.atomic_rmw", "tt.atomic_cas"])
+def test_data_that_the_kernel_itself_changes_decide_nothing(change):
+    """A program may have changed them before another loads them. Data of other arguments are known still."""
+    k, inner = Kernel(), []
+    k.types[k.X] = TYPES["p"] = Type.of("!tt.ptr<i32>")
+    try:
+        found = k.load(k.pid, k.body, result="i")
+        k.load(k.pid, inner)
+        address = k.op("tt.addptr", k.X, found, result="p", into=inner)
+        k.op("scf.yield", into=inner)
+        k.op("scf.if", k.op("arith.cmpi", found, k.n, result="b", into=k.body, predicate=2), into=k.body,
+             regions=[Block((), tuple(inner))])  # fmt: skip
+    finally:
+        TYPES["p"] = POINTER
+    assert k.code().changed == set() and k.words(3, 2, data=[7, 1, 1, 9])
+    inner.insert(-1, Operation(change, (address, found), (), (Type.of("!tt.ptr<i32>"), I32)))
+    k.body[-1] = replace(k.body[-1], regions=((Block((), tuple(inner)),),))
+    assert k.code().changed == {0}
+    with pytest.raises(InputError, match="a decision by what X holds, which the kernel itself changes"):
+        k.words(3, 2, data=[7, 1, 1, 9])
 
 
 @pytest.mark.parametrize("name, why", [("tt.call", "tt.call"), ("tt.descriptor_gather", "tt.descriptor_gather")])

@@ -186,14 +186,19 @@ def launched_by(asked: Asked) -> object:
 
 
 def without_machine_code() -> None:
-    """Functions of libdevice and inline assembly give back what they are given."""
+    """Functions of libdevice and inline assembly give back what they are given. Constants of bf16, which the
+    interpreter does not have, are ones."""
+    import numpy as np
+    import triton.language as tl
     from triton.language.extra import libdevice
     from triton.language.extra.cuda import libdevice as of_cuda
-    from triton.runtime.interpreter import InterpreterBuilder
+    from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
     for module in (libdevice, of_cuda):
         for name in [name for name in vars(module) if not name.startswith("_")]:
             setattr(module, name, lambda value, *more, **named: value)
+    one = np.array([0x3F80], "uint16")
+    InterpreterBuilder.get_bf16 = lambda self, value: TensorHandle(one, tl.bfloat16)
     InterpreterBuilder.create_inline_asm = lambda self, text, constraints, values, types, *more: Results(values, types)
 
 

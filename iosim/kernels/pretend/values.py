@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 MOST_KEPT = 1 << 24  # elements whose values are kept
 VALUES = "_iosim_values"
 WRITES = [0]  # how often integers that are kept were written in place
+CHANGED: dict[int, object] = {}  # {memory of tensors: its storage}, of those that kernels changed
 
 
 def kept_values(fake, tell: Callable[[], None], own):  # type: ignore[no-untyped-def]
@@ -86,9 +87,17 @@ def whole(tensor) -> bool:  # type: ignore[no-untyped-def]
     return bool(kind and tensor.numel() <= MOST_KEPT)
 
 
-def known(tensor: object) -> bool:
+def known(tensor) -> bool:  # type: ignore[no-untyped-def]
     """Whether the values of a tensor are known."""
-    return hasattr(tensor, VALUES) or not is_fake(tensor)
+    return not is_fake(tensor) or (hasattr(tensor, VALUES) and tensor.untyped_storage()._cdata not in CHANGED)
+
+
+def forget(tensor) -> None:  # type: ignore[no-untyped-def]
+    """Note that a kernel, which is not run, changes a tensor: its values, and those of its views, are not known."""
+    if known(tensor) and is_fake(tensor):
+        storage = tensor.untyped_storage()
+        CHANGED[storage._cdata] = storage
+        WRITES[0] += 1
 
 
 def real(value):  # type: ignore[no-untyped-def]
@@ -119,10 +128,9 @@ def array_of(tensor):  # type: ignore[no-untyped-def]
     """A pretended tensor as an array of NumPy; zeros where its values are not known."""
     import numpy as np
     import torch
-    from torch._subclasses.fake_tensor import FakeTensor
     from torch.utils._python_dispatch import _disable_current_modes
 
-    kept = getattr(tensor, VALUES, None) if isinstance(tensor, FakeTensor) else tensor
+    kept = real(tensor) if known(tensor) else None
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         if kept is not None:
             return kept.numpy().copy()
@@ -132,11 +140,10 @@ def array_of(tensor):  # type: ignore[no-untyped-def]
 def values_of(tensor: object, reach: int) -> Elements | None:
     """The integers of a pretended tensor in the order of memory, from its first to its last; None if they are not
     known."""
-    kept = getattr(tensor, VALUES, None)
-    if kept is None:
+    if not known(tensor):
         return None
     from torch.utils._python_dispatch import _disable_current_modes
 
     with _disable_current_modes():
-        found: Elements = kept.as_strided((reach,), (1,)).numpy().copy()
+        found: Elements = real(tensor).as_strided((reach,), (1,)).numpy().copy()
     return found

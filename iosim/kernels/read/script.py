@@ -23,6 +23,7 @@ from ..pretend.driver import absent_gpu
 from ..pretend.measured import measures_pretended
 from ..pretend.packages import stand_ins
 from ..pretend.tensors import pretended_tensors
+from ..pretend.values import VALUES, forget
 from ..walk.launch import Tensor, Value, is_descriptor
 from ..walk.places import place
 from .again import key_of
@@ -272,6 +273,14 @@ class Compiled:
         warps, stages = launch.num_warps or chosen.num_warps or WARPS, launch.num_stages or chosen.num_stages or STAGES
         return Compilation(kernel, values, f"sm_{self._capability}", warps, stages)
 
+    def forget_changed(self, given: Mapping[str, Value]) -> None:
+        """Forget the integers that the launch changes, among the arguments as they were handed to it."""
+        tensors = {name: value.base if is_descriptor(value) else value for name, value in given.items()}
+        kept = {name: value for name, value in tensors.items() if hasattr(value, VALUES)}
+        with suppress(InputError):  # a kernel that does not compile has no answer
+            for number in self._made.code.changed if kept else ():
+                forget(kept.get(self._made.code.name_of(number)))
+
     @property
     def n_regs(self) -> int:
         """Registers of a thread."""
@@ -320,6 +329,7 @@ def launches_caught(found: ScriptRun, capability: int) -> Iterator[None]:
         if made is None:
             launch = launch_of(self, values, named)
             made = Compiled(found, different.setdefault(launch.key, launch), capability)
+            made.forget_changed({**dict(zip(launch.kernel.parameters, values, strict=False)), **named})
         if key is not None:
             seen[key] = made, (values, named)
         if not named.get("warmup"):

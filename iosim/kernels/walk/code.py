@@ -7,7 +7,7 @@ decide which words are moved: all that addresses, masks and bounds depend on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -164,6 +164,15 @@ class Code:
                     found[operation.results[0]] = self.blocks[0].arguments.index(value)
         return found
 
+    @cached_property
+    def changed(self) -> frozenset[int]:
+        """The numbers of the arguments that it stores to, or changes by atomics."""
+        pairs = ((v, t) for o in self.operations() for v, t in zip(o.operands, o.operand_types, strict=True))
+        pointers = {value for value, type in pairs if type.is_pointer}
+        arrows = {value: [s for s in sources if s in pointers] for value, sources in dependencies(self).items()}
+        found = closure(arrows, [o.pointer for o in self.operations() if MEMORY.get(o.name, READS) != READS])
+        return frozenset(k for k, value in enumerate(self.blocks[0].arguments) if value in found)
+
     def operations(self) -> Iterator[Operation]:
         """All operations, at any depth."""
         for block in self.blocks:
@@ -177,9 +186,12 @@ class Code:
 
 def needed_values(code: Code) -> set[int]:
     """The values that addresses, masks, loop bounds and conditions depend on."""
-    arrows = dependencies(code)
+    return closure(dependencies(code), [value for operation in code.operations() for value in asked_by(operation)])
+
+
+def closure(arrows: Mapping[int, Sequence[int]], wanted: list[int]) -> set[int]:
+    """The values that are wanted, and all that they are computed from."""
     found: set[int] = set()
-    wanted = [value for operation in code.operations() for value in asked_by(operation)]
     while wanted:
         value = wanted.pop()
         if value not in found:

@@ -266,6 +266,8 @@ class Programs:
             given = MEMORY[operation.name] == READS and pointer.argument >= 0
             hint = f"give its values: --arg {name}=FILE.npy" if given else ""
             return Unknown(Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint))
+        if pointer.argument in self.code.changed:
+            return Unknown(Refusal(operation, f"a decision by what {name} holds, which the kernel itself changes"))
         if isinstance(pointer.offset, Unknown):
             return pointer.offset
         lanes = (1,) * len(type.shape)
