@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..core.folded import Folded
-from ..core.problem import Attention, as_moved
+from ..core.problem import Attention, as_moved, narrowed
 from ..core.tiling import Tiling
 from ..core.unrolled import Unrolled
 from ..core.watchers import Flops, Traffic
@@ -24,7 +24,8 @@ from .launch_time import Rates, StepRates, Time, time_of_launches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.typing import ScheduleLike, ScheduleText
+    from ..core.problem import S
+    from ..core.typing import ScheduleLike, ScheduleText, Size
 
 Key = TypeVar("Key", StepKey, LoopKey)
 
@@ -112,9 +113,23 @@ def launch_words(schedule: ScheduleLike | ScheduleText, problem: Attention, tili
     return [(int(reads), int(writes)) for reads, writes in traffic.launches]
 
 
-def in_whole_tiles(p: Attention, t: Tiling) -> Attention:
+def moved_bytes(
+    schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]
+) -> tuple[Size, Size]:
+    """(bytes read, bytes written), of all heads. Sizes and tiles may be arrays."""
+    traffic = Traffic()
+    tensors = Folded(as_moved(schedule, problem), traffic).run(schedule, tiling).tensors
+    width = {name: problem.hbm_bytes(tensors[name]) for name in traffic.tensors}
+    reads, writes = (
+        problem.instances * sum(words * width[name] for name, words in moved.items())
+        for moved in (traffic.reads, traffic.writes)
+    )
+    return reads, writes
+
+
+def in_whole_tiles(p: Attention[S], t: Tiling[S]) -> Attention[S]:
     """The problem with both lengths rounded up to whole tiles: bulk copies (TMA) always load a whole one."""
-    return replace(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)
+    return narrowed(p, N=-(-p.N // t.rows_q) * t.rows_q, Nk=-(-p.Nk // t.rows_k) * t.rows_k)
 
 
 def predict(

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product, starmap
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
 from ...answer import rounded
+from ...core.folded import Folded
 from ...core.problem import DENSE, Attention, mask_matters, narrowed, skips_tiles
 from ...core.tiling import Tiling
+from ...core.watchers import Traffic
 from ...cuda.warp_split import LANES
 from ...errors import IosimError
 from ...hardware import SECTOR_BYTES, Hardware
 from ...predict.block_work import Occupancy
 from ...predict.dram import Conditions
-from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, predict
+from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, moved_bytes, predict
 from ...schedules import SCHEDULES, Schedule
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 from ..ncu.spills import block_bytes
@@ -36,8 +38,9 @@ from .passes import (
 )
 
 if TYPE_CHECKING:
-    from ...core.typing import ScheduleText
+    from ...core.typing import ScheduleText, Size
 
+NOT_FOR_IT = IosimError, AttributeError, TypeError  # what a schedule raises that is for decoding, or for pages
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
 LEAST_SHARE = 0.5  # share of a call's loads; a kernel with less does not represent the call
@@ -149,7 +152,7 @@ def explain(
     """
     kernel = max(kernels, key=lambda k: k.load_bytes)
     share = sum(k.load_bytes for k in kernels if k.name == kernel.name) / max(1, sum(k.load_bytes for k in kernels))
-    every = [e for e in possible_explanations(kernel, problem, masked_tiles) if e is not None]
+    every = possible_explanations(kernel, problem, masked_tiles)
     found = [replace(e, share=share, other_grid=_blocks(e, problem) != prod(kernel.grid)) for e in every]
     if INDEXED in kernel.name:
         found = [replace(e, index_bytes=index_bytes(e, kernel, problem)) for e in found]
@@ -173,7 +176,7 @@ def index_bytes(e: Explanation, kernel: ProfiledKernel, problem: Attention) -> i
 
 def _blocks(e: Explanation, problem: Attention) -> int:
     """The number of blocks of a kernel that has one for each query tile (and split)."""
-    p = e.problem(problem)
+    p = replace(problem, gqa="pack").packed if e.packed else problem
     return -(-p.N // e.tiling.rows_q) * p.instances * (e.splits or 1)
 
 
@@ -205,11 +208,8 @@ def _tiles(t: Tiling) -> str:
     return f"{t.rows_q}x{t.rows_k}"
 
 
-def possible_explanations(
-    kernel: ProfiledKernel, problem: Attention, masked_tiles: bool
-) -> Iterator[Explanation | None]:
-    """Every attention schedule with every pair of tile sizes, also with packed groups of query heads; None if a
-    schedule is for other problems."""
+def possible_explanations(kernel: ProfiledKernel, problem: Attention, masked_tiles: bool) -> Iterator[Explanation]:
+    """Every attention schedule with every pair of tile sizes, also with packed groups of query heads."""
     for schedule, visited in ways(problem):
         launches = number_of_launches(schedule, problem)
         for packed in (False, True) if packs(problem) else (False,):
@@ -217,8 +217,7 @@ def possible_explanations(
                 yield from _split(schedule, problem, kernel, packed)
             if (skips_tiles(schedule, visited) and not masked_tiles) or launches != 1:
                 continue
-            for rows_q, rows_k in product(PROFILE_TILES, PROFILE_TILES):
-                yield _candidate(schedule, visited, Tiling(rows_q, rows_k), kernel, packed)
+            yield from _candidates(schedule, visited, kernel, packed)
 
 
 def ways(problem: Attention) -> list[tuple[Schedule, Attention]]:
@@ -240,53 +239,84 @@ def packs(problem: Attention) -> bool:
 def _split(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, packed: bool) -> Iterator[Explanation]:
     """An explanation for each number of splits, from the first launch of a schedule that splits the keys among
     blocks."""
-    one = Explanation(schedule.name, SPLIT_TILES, 0, 0, 0.0, 0.0, packed=packed)
-    if _first_launch(one, problem, 2) == _first_launch(one, problem, 3):
+    most = min(MOST_SPLITS, problem.Nk)
+    every = range(2, max(3, most) + 1)
+    moved = _first_launches(schedule, replace(problem, gqa="pack").packed if packed else problem, every)
+    if moved[0] == moved[1]:
         return  # `splits` is no option of this schedule
-    for splits in range(2, min(MOST_SPLITS, problem.Nk) + 1):
-        reads, writes = _first_launch(one, problem, splits)
+    for splits, (reads, writes) in zip(every[: most - 1], moved, strict=False):
         read_bytes, write_bytes = reads * problem.word_bytes, writes * problem.acc_bytes
         ratios = kernel.load_bytes / read_bytes, kernel.store_bytes / write_bytes
         yield Explanation(schedule.name, SPLIT_TILES, read_bytes, write_bytes, *ratios, splits=splits, packed=packed)
 
 
-def _first_launch(e: Explanation, problem: Attention, splits: int) -> tuple[int, int]:
-    """Words (read, written) of the first launch, over all heads."""
-    p = replace(e, splits=splits).problem(problem)
-    reads, writes = launch_words(SCHEDULES[e.schedule], p, e.tiling)[0]
-    return reads * p.instances, writes * p.instances
+def _first_launches(schedule: Schedule, problem: Attention, splits: range) -> list[tuple[int, int]]:
+    """Words (read, written) of the first launch, over all heads, with each number of splits. One walk counts all."""
+    import numpy as np
+
+    p = narrowed(problem, visit_all=False, splits=np.array(splits, object))  # Python integers: no overflow
+    traffic = Traffic()
+    Folded(p, traffic).run(schedule, SPLIT_TILES)
+    reads, writes = (np.broadcast_to(np.asarray(x, object), len(splits)) for x in traffic.launches[0])
+    return list(zip(reads * p.instances, writes * p.instances, strict=True))
 
 
 def number_of_launches(schedule: Schedule, problem: Attention) -> int:
     """The number of launches of a schedule; 0 if it is for other problems."""
     try:
         return len(launch_words(schedule, replace(problem, mask=DENSE), Tiling(16, 16)))
-    except (IosimError, AttributeError, TypeError):
+    except NOT_FOR_IT:
         return 0
 
 
-def _candidate(
-    schedule: Schedule, problem: Attention, tiling: Tiling, kernel: ProfiledKernel, packed: bool
-) -> Explanation | None:
-    """A schedule with these tiles as an explanation; None if it is for other problems."""
-    try:
-        problem = replace(problem, gqa="pack").packed if packed else problem
-        predicted = predict(schedule, problem, tiling)
-        loaded = predict(schedule, in_whole_tiles(problem, tiling), tiling) if kernel.through_tma else predicted
-    except (IosimError, AttributeError, TypeError):  # a schedule for other problems (decoding, pages)
-        return None
+def _candidates(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, packed: bool) -> Iterator[Explanation]:
+    """A schedule with all pairs of tile sizes as explanations; none with those that are for other problems."""
+    form = replace(problem, gqa="pack").packed if packed else problem
     measured = kernel.store_bytes if not kernel.stores_unseen else None
-    return Explanation(
-        schedule.name,
-        tiling,
-        loaded.read_bytes,
-        predicted.write_bytes,
-        kernel.load_bytes / max(1, loaded.read_bytes),
-        None if measured is None else measured / max(1, predicted.write_bytes),
-        whole_tiles=loaded.read_bytes != predicted.read_bytes,
-        packed=packed,
-        visit_all=problem.visit_all,
-    )
+    for tiling, loaded, reads, writes in _moved_by_tiles(schedule, form, kernel.through_tma):
+        yield Explanation(
+            schedule.name,
+            tiling,
+            loaded,
+            writes,
+            kernel.load_bytes / max(1, loaded),
+            None if measured is None else measured / max(1, writes),
+            whole_tiles=loaded != reads,
+            packed=packed,
+            visit_all=problem.visit_all,
+        )
+
+
+def _moved_by_tiles(schedule: Schedule, problem: Attention, whole: bool) -> list[tuple[Tiling, int, int, int]]:
+    """(tiles, bytes loaded, bytes read, bytes written) of each pair of tile sizes that the schedule can have. `whole`:
+    ragged tiles are loaded whole. One walk counts all pairs, if the mask and each of the pairs allow that."""
+    import numpy as np
+
+    tilings = list(starmap(Tiling, product(PROFILE_TILES, PROFILE_TILES)))
+    rows_q, rows_k = np.array(list(product(PROFILE_TILES, PROFILE_TILES)), object).T  # Python integers: no overflow
+    try:
+        moved = _moved(schedule, problem, Tiling(rows_q, rows_k), whole)
+    except NOT_FOR_IT:
+        return list(chain.from_iterable(_moved_by_one(schedule, problem, t, whole) for t in tilings))
+    return list(zip(tilings, *(np.broadcast_to(np.asarray(x, object), len(tilings)) for x in moved), strict=True))
+
+
+def _moved_by_one(
+    schedule: Schedule, problem: Attention, tiling: Tiling, whole: bool
+) -> list[tuple[Tiling, int, int, int]]:
+    """The row of `_moved_by_tiles` for one pair of tile sizes; none if the schedule cannot have them."""
+    try:
+        loaded, reads, writes = _moved(schedule, problem, tiling, whole)
+    except NOT_FOR_IT:
+        return []
+    return [(tiling, int(loaded), int(reads), int(writes))]
+
+
+def _moved(schedule: Schedule, problem: Attention[Size], tiling: Tiling[Size], whole: bool) -> tuple[Size, Size, Size]:
+    """(bytes loaded, bytes read, bytes written) with tiles that may be arrays."""
+    reads, writes = moved_bytes(schedule, problem, tiling)
+    loaded = moved_bytes(schedule, in_whole_tiles(problem, tiling), tiling)[0] if whole else reads
+    return loaded, reads, writes
 
 
 def occupancy(kernel: ProfiledKernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
