@@ -7,6 +7,7 @@ count, because they do not run.
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from paths import ROOT
 
 PACKAGE = ROOT / "iosim"
 FILES = {str(file.relative_to(PACKAGE)): file for file in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(file.read_text()) for name, file in FILES.items()}
 
 # In reading order. A package may import itself, the root's files, and the packages named here.
 COUNTED = {"core", "masks", "steps", "oracles", "search", "schedules", "counting"}
@@ -52,12 +52,23 @@ def for_types(tree):
     return {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
 
 
-def modules(name, tree=None):
+@cache
+def tree_of(name):
+    """A file of iosim as a syntax tree."""
+    return ast.parse(FILES[name].read_text())
+
+
+@cache
+def modules_of(name):
+    """What a file of iosim imports, as `modules` says."""
+    return modules(name, tree_of(name))
+
+
+def modules(name, tree):
     """The absolute names of all modules that a file imports at run time.
 
     `from . import x` imports `iosim.x` if x is a module, else `iosim`.
     """
-    tree = tree or TREES[name]
     folder, skipped, found = ["iosim", *Path(name).parts[:-1]], for_types(tree), set()
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -81,11 +92,11 @@ def modules(name, tree=None):
 
 def own(name):
     """The modules of iosim that a file imports at run time, without the `iosim.` before them."""
-    return {m.removeprefix("iosim").removeprefix(".") for m in modules(name) if m.split(".")[0] == "iosim"}
+    return {m.removeprefix("iosim").removeprefix(".") for m in modules_of(name) if m.split(".")[0] == "iosim"}
 
 
 def tops(name):
-    return {m.split(".")[0] for m in modules(name)}
+    return {m.split(".")[0] for m in modules_of(name)}
 
 
 def package_of(module):
@@ -181,7 +192,7 @@ LIGHT = ["core/machine.py", "core/folded.py", "core/tiling.py", "core/problem.py
 def test_what_a_count_needs_loads_nothing_heavy_at_its_top(name):
     heavy = {"numpy", "pandas", "vl_convert", "rich", "cupy", "click"}
     found = set()
-    for node in TREES[name].body:
+    for node in tree_of(name).body:
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -217,14 +228,14 @@ def test_only_the_command_line_imports_click():
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_no_text_leaves_a_loop(name):
     """No schedule has a break, or a return inside a loop, because the machine refuses a loop that is left early."""
-    functions = [n for n in TREES[name].body if isinstance(n, ast.FunctionDef)]
+    functions = [n for n in tree_of(name).body if isinstance(n, ast.FunctionDef)]
     texts = [n for n in functions if [a.arg for a in n.args.args] == ["chip", "p", "t"]]  # others may return
     assert texts, "a file of texts has texts"
     for text in texts:
         for node in ast.walk(text):
             assert not isinstance(node, ast.Break), f"{text.name}, line {node.lineno}"
             assert not isinstance(node, ast.Return), f"{text.name}, line {node.lineno}"
-    for loop in (n for n in ast.walk(TREES[name]) if isinstance(n, ast.For | ast.While)):
+    for loop in (n for n in ast.walk(tree_of(name)) if isinstance(n, ast.For | ast.While)):
         for node in ast.walk(loop):
             assert not isinstance(node, ast.Break | ast.Return), f"line {node.lineno}"
 
@@ -241,7 +252,7 @@ def test_nothing_asks_which_schedule_it_is(name):
     from iosim.schedules import CORE as core
 
     assert set(core) == NAMES, "the names looked for are the names there are"
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(tree_of(name)):
         if isinstance(node, ast.Compare):
             assert not strings(node) & NAMES, f"line {node.lineno}: {ast.unparse(node)}"
             if any(isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot) for op in node.ops):
