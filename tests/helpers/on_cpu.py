@@ -16,6 +16,7 @@ SHIM = Path(__file__).parent / "shim" / "shim.h"
 PACKAGE = ROOT / "iosim"
 WHY_NOT = "" if shutil.which("g++") else "g++ is not installed"
 WIDTH = {"fp8": 1, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4}
+PLAIN = ["-fno-exceptions", "-fno-asynchronous-unwind-tables"]  # a sixth less to compile
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "int32": np.int32}
 
 
@@ -62,12 +63,29 @@ def build(programs, folder, name="kernels", optimise="-O0", requests=False):
     """A shared library of all programs. With `requests`, `sectors_moved` tells what a run touched."""
     source, library = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.so"
     source.write_text(translation_unit(programs, requests))
-    command = ["g++", "-std=c++17", optimise, "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{SHIM.parent}"]
+    command = ["g++", "-std=c++17", optimise, *PLAIN, "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{SHIM.parent}"]
     done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)
     assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
     loaded = ctypes.CDLL(str(library))
     loaded.moved.restype = loaded.sectors.restype = ctypes.c_longlong
     return loaded
+
+
+class Libraries:
+    """Programs, compiled when one of them is asked for: those of the short run together, and the others together."""
+
+    def __init__(self, programs, folder, short):
+        self.programs, self.folder, self.built = programs, folder, {}
+        self.groups = [[k for k in range(len(programs)) if short(k) == which] for which in (False, True)]
+        self.short = short
+
+    def __getitem__(self, k):
+        """(program k, its library, its number there)."""
+        which = self.short(k)
+        if which not in self.built:
+            group = [self.programs[n] for n in self.groups[which]]
+            self.built[which] = build(group, self.folder, name=f"kernels{which:d}")
+        return self.programs[k], self.built[which], self.groups[which].index(k)
 
 
 def lines_of(program, pattern):
