@@ -16,7 +16,7 @@ class Copy:
     def __init__(self, folder):
         self.folder, self.edited = folder, set()
         for name in COPIED:
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.png"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.png"))
         shutil.copy(ROOT / "pyproject.toml", folder)
 
     def insert(self, path, before, text):
@@ -31,7 +31,6 @@ class Copy:
         """What `python *args` prints in the copy. It must end with this exit code."""
         env = {
             "PYTHONPATH": str(self.folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": "/usr/bin:/bin",
             "COLUMNS": "120",
         }
