@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import random
 import re
 import subprocess
@@ -10,9 +11,11 @@ import time
 from math import inf
 
 import pytest
+from click.testing import CliRunner
 from paths import ROOT
 
 from iosim import SCHEDULES, Attention, count
+from iosim.commands.cli import main
 from iosim.counting.columns import COLUMNS
 from iosim.counting.count import choose_tiling, measure
 from iosim.masks import parse_mask
@@ -24,6 +27,14 @@ pytestmark = pytest.mark.early
 BASE = ["tune", "--N", 8192, "--d", 128]
 SMALL = [x for n in ("small-cache", "small-cache-q", "standard-square", "flash1", "flash2", "standard-tiled",
                      "memory-efficient") for x in ("--schedule", n)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole_curve():
+    """`iosim tune --curve` of BASE in JSON, which several tests look at."""
+    result = CliRunner().invoke(main, [*map(str, BASE), "--curve", "--json"], prog_name="iosim")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("M, acc, multiple, tiles, total", [
@@ -201,9 +212,9 @@ def test_csv_and_text(iosim):
     assert text.startswith("flash2 196x1 moves 172 MiB; ") and " 90,177,536 " in text and "nothing fits" not in text
 
 
-def test_the_curve_as_csv_and_json(iosim, ask):
+def test_the_curve_as_csv_and_json(iosim, whole_curve):
     rows = list(csv.DictReader(io.StringIO(iosim(*BASE, "--curve", "--csv").stdout)))
-    got = ask(*BASE, "--curve")
+    got = whole_curve
     assert [(int(r["M_bytes"]), int(r["total"])) for r in rows] == [(r["M_bytes"], r["total"]) for r in got["curve"]]
     assert len(rows) > 180 and rows[-1]["total"] == rows[-1]["compulsory_words"] == str(4 * 8192 * 128)
     for r in got["curve"]:
@@ -213,9 +224,9 @@ def test_the_curve_as_csv_and_json(iosim, ask):
         assert r["total"] >= r["compulsory_words"]
 
 
-def test_published_points_on_the_curve(ask):
+def test_published_points_on_the_curve(whole_curve):
     """At d = 128 tiles of 128x128 need 5 * 128^2 + 2 * 128 words. In as many words 245 query rows would fit."""
-    found = {(r["schedule"], r["Br"], r["Bc"]): r for r in ask(*BASE, "--curve")["published"]}
+    found = {(r["schedule"], r["Br"], r["Bc"]): r for r in whole_curve["published"]}
     point = found["flash2", 128, 128]
     assert point["M_bytes"] == 2 * (5 * 128**2 + 2 * 128) and point["total"] == 8192 * 128 * 130
     best = count(8192, 128, point["M_bytes"], schedules=["flash2"])["flash2"].total
@@ -224,8 +235,8 @@ def test_published_points_on_the_curve(ask):
     assert paper["rule_M_bytes"] == 98_304 and paper["M_bytes"] > 98_304 and paper["ratio_to_least"] > 3
 
 
-def test_the_curve_says_what_it_leaves_out(ask):
-    space = ask(*BASE, "--curve")["space"]
+def test_the_curve_says_what_it_leaves_out(whole_curve):
+    space = whole_curve["space"]
     every = {s.name for s in SCHEDULES.values() if s.family == "attention"}
     assert set(space["schedules"]) | set(space["left_out"]) <= every
     assert not set(space["schedules"]) & set(space["left_out"]) and "flash2" in space["schedules"]
@@ -453,10 +464,10 @@ def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, ti
     assert apart["sram_peak_words"] == 32_736 or multiple == 1
 
 
-def test_the_ranges_in_the_docs(ask):
+def test_the_ranges_in_the_docs(whole_curve):
     """The ranges of M in docs/tune.md, and which schedule moves least in each."""
     text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1].replace(",", "")
-    found = ask(*BASE, "--curve")["curve"]
+    found = whole_curve["curve"]
     stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B|of them|to)\b", text)]
     others = [r["M_bytes"] for r in found if r["schedule"] == "flash2-one-room"]
     pinned = [r for r in found if r["schedule"] == "flash2-pinned"]
