@@ -22,7 +22,9 @@ MASKS = {"dense": 5, "causal": 8, "window:9": 8, "causal&window:30": 8, "global:
 
 
 @pytest.mark.parametrize("mask, runs", MASKS.items())
-@pytest.mark.parametrize("acc, visit_all", [("fp16", True), ("fp32", True), ("fp32", False)])
+@pytest.mark.parametrize(
+    "acc, visit_all", [pytest.param("fp16", True, marks=pytest.mark.long), ("fp32", True), ("fp32", False)]
+)
 def test_rows_are_the_results_of_single_counts(mask, runs, acc, visit_all):
     runs = runs if visit_all else {"window:1b": 4}.get(mask, 5)
     rows = sweep(**GRID, mask=mask, acc_dtype=acc, visit_all=visit_all)

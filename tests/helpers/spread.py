@@ -4,8 +4,13 @@ import pytest
 
 
 def spread(cases, short, ids=str):
-    """Parameters of a test. Those for which `short(case)` is false are long."""
-    return [pytest.param(case, id=ids(case), marks=() if short(case) else pytest.mark.long) for case in cases]
+    """Parameters of a test, one for each case, which may be a tuple. Those for which `short(case)` is false are long."""
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)), id=ids(case), marks=() if short(case) else pytest.mark.long
+        )
+        for case in cases
+    ]
 
 
 def first_with(names_of):

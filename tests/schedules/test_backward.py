@@ -229,7 +229,7 @@ def test_the_table_of_small_sizes_of_M():
         assert float(share) == int(M) / 64**2
 
 
-@pytest.mark.parametrize("x", [1 / 16, 1 / 4])
+@pytest.mark.parametrize("x", [pytest.param(1 / 16, marks=pytest.mark.long), 1 / 4])
 def test_leading_terms_of_square_tiles(x):
     """10 / sqrt(x) + 3 and 5 / x + 6 times N^2, with x = M / d^2, where tiles and N are large."""
     d, N = 2048, 2**22

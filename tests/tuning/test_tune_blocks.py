@@ -174,20 +174,23 @@ def tilings(schedule, p, multiple):
     return [Tiling(q, k) for q in rows for k in columns]
 
 
+@pytest.mark.parametrize("tries", [6, pytest.param(16, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SPACE)
-def test_the_least_with_so_many_blocks_is_that_of_an_exhaustive_search(name):
+def test_the_least_with_so_many_blocks_is_that_of_an_exhaustive_search(name, tries):
     found = [
-        check_least_blocks(name, p, multiple, wanted_blocks(p, rng)) for p, multiple, rng in problems(name, 16, most=9)
+        check_least_blocks(name, p, multiple, wanted_blocks(p, rng))
+        for p, multiple, rng in problems(name, tries, most=9)
     ]
     assert any(found) and not all(found)
 
 
+@pytest.mark.parametrize("tries", [3, pytest.param(6, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SPACE_MASKED)
-def test_and_with_a_mask(name):
+def test_and_with_a_mask(name, tries):
     found = [
         check_least_blocks(name, with_option(p, mask=parse_mask(mask)), multiple, wanted_blocks(p, rng))
         for mask in ("causal", "window:2")
-        for p, multiple, rng in problems(name + mask, 6, most=9)
+        for p, multiple, rng in problems(name + mask, tries, most=9)
     ]
     assert any(found) and not all(found)
 
