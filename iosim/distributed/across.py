@@ -291,8 +291,7 @@ class All:
         t, rows, keys = self.t, size_of(self.rows), size_of(self.keys)
         if t.keys_apart > 1 or keys < t.problem.Nk or t.hops.strip is None:
             return [Visit(rows, keys, rows * keys, DENSE)]
-        low, high = t.hops.strip
-        return [strip_visit(rows, keys, low + r * rows, high + r * rows) for r in range(t.ranks)]
+        return t.of_all_keys
 
 
 @dataclass(frozen=True)
@@ -319,6 +318,13 @@ class Across:
     def hops(self) -> Hops:
         """The visits of a ring."""
         return hops_of(self.problem, self.ring, self.layout)
+
+    @cached_property
+    def of_all_keys(self) -> list[Visit]:
+        """What the rows of each GPU see of all keys, under a mask that is a strip."""
+        low, high = cast("tuple[int, int]", self.hops.strip)
+        starts = range(0, self.problem.N, self.n)
+        return [strip_visit(self.n, self.problem.Nk, low + first, high + first) for first in starts]
 
     @property
     def n(self) -> int:

@@ -1,8 +1,8 @@
 """The words of the texts across GPUs, derived by hand from their papers and never from the texts. Tests compare.
 
 For each text there is the number of words received over all GPUs (`words`), the most words in the memory of a GPU
-(`room`), who sends what to a GPU (`senders`), the GPUs that may receive most (`busiest`), the visible pairs of each GPU
-(`work`), and the received words that a mask needs (`needed`). All are for one sequence.
+(`room`), who sends what to a GPU (`arrivals`), the GPUs that may receive most (`busiest`), the visible pairs of each
+GPU (`work`), and the received words that a mask needs (`needed`). All are for one sequence.
 """
 
 from __future__ import annotations
@@ -20,24 +20,70 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from .across import Across
 
-    Sent = Iterator[tuple[int, str, int]]
+    Arrivals = Iterator["Arrival"]
 
 Words = dict[str, int]
 """{tensor: words received}."""
 
 
+class Arrival(NamedTuple):
+    """What some GPUs send to one, which is none of them even if the range has it."""
+
+    senders: range
+    tensor: str
+    each: int | Callable[[int], int]
+    """The words of each sender."""
+    to: int
+    """The GPU that receives."""
+    total: int
+    """The words of all senders."""
+
+    def of(self, sender: int) -> int:
+        """The words of one sender."""
+        return self.each(sender) if callable(self.each) else self.each
+
+    def among(self, gpus: range) -> range:
+        """The senders between two GPUs, the receiver perhaps among them."""
+        first, last, step = self.senders.start, self.senders.stop, self.senders.step
+        return range(first + max(0, -((first - gpus.start) // step)) * step, min(last, gpus.stop), step)
+
+    def within(self, gpus: range) -> int:
+        """The words of the senders between two GPUs."""
+        some = self.among(gpus)
+        if callable(self.each):
+            return sum(self.each(sender) for sender in some if sender != self.to)
+        return self.each * (len(some) - (self.to in some))
+
+
+def alike(senders: range, to: int, tensor: str, each: int) -> Arrival:
+    """What some GPUs send to one, as many words each."""
+    return Arrival(senders, tensor, each, to, each * (len(senders) - (to in senders)))
+
+
+def one(gpu: int) -> range:
+    """A single GPU."""
+    return range(gpu, gpu + 1)
+
+
 class ByHand(NamedTuple):
-    """What is known of a text. `senders(t, r)` gives (sender, tensor, words) of all that GPU r receives."""
+    """What is known of a text. `arrivals(t, r)` gives all that GPU r receives."""
 
     words: Callable[[Across], Words]
     room: Callable[[Across], int]
-    senders: Callable[[Across, int], Sent]
+    arrivals: Callable[[Across, int], Arrivals]
     work: Callable[[Across], list[int]]
     needed: Callable[[Across], Words]
     busiest: Callable[[Across], Iterable[int]] = lambda t: (0,)
     hop: Callable[[Across], tuple[Fraction, int]] | None = None
     """(bytes of a token that comes in a hop, operations of a token with one other in a visit); None where shards do not
     come one after the other."""
+    in_turn: bool = True
+    """Whether GPUs receive alike that have the same place in their node, their group and their row of a mesh."""
+
+    def senders(self, t: Across, r: int) -> Iterator[tuple[int, str, int]]:
+        """(sender, tensor, words) of all that GPU r receives."""
+        for arrival in self.arrivals(t, r):
+            yield from ((s, arrival.tensor, arrival.of(s)) for s in arrival.senders if s != r)
 
 
 def width(p: Attention) -> Words:
@@ -61,7 +107,8 @@ class PassKV(NamedTuple):
 
     def by_hand(self) -> ByHand:
         """All that is known of it."""
-        return ByHand(self.words, self.room, self.senders, self.work, self.needed, self.busiest, self.hop)
+        found = self.words, self.room, self.arrivals, self.work, self.needed, self.busiest, self.hop
+        return ByHand(*found, in_turn=not self.only_needed)
 
     def words(self, t: Across) -> Words:
         """All words. Of the ring those that a mask shows if only these are sent."""
@@ -86,27 +133,21 @@ class PassKV(NamedTuple):
         came = max((visit.keys for _, visit in t.hops.others), default=0) if self.only_needed else shard * (t.ring > 1)
         return t.n * p.heads * (p.d + p.dv + 2) + (shard + came) * t.kv_heads * sum(width(p).values())
 
-    def senders(self, t: Across, r: int) -> Sent:
-        """The group sends rows and its keys, and the ring keys."""
+    def arrivals(self, t: Across, r: int) -> Arrivals:
+        """The group sends rows and its keys. The ring sends keys: all from the left, or if only what is needed comes,
+        each member its own."""
         p, u = t.problem, t.apart
-        for peer in range(r // u * u, r // u * u + u):
-            if peer != r:
-                yield peer, "Q", t.n * t.heads * p.d
-                yield peer, "Oheads", t.n * t.heads * p.dv
-                for name, w in width(p).items():
-                    yield peer, name, t.nk * t.kv_heads * w
-        for s in range(t.ring):
-            yield from self.from_member(t, r, s)
-
-    def from_member(self, t: Across, r: int, s: int) -> Sent:
-        """The keys of member s of the ring: from the left, or from the member itself if only what is needed comes."""
-        u, group, place = t.apart, r // t.apart, r % t.apart
-        left = (group - 1) % t.ring * u + place
-        for name, w in width(t.problem).items():
-            if self.only_needed and s != group:
-                yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
-            elif not self.only_needed and t.ring > 1 and (s != group or self.last_hop):
-                yield left, name, u * t.nk * t.kv_heads * w
+        group, place, each = r // u, r % u, t.nk * t.kv_heads
+        peers = range(group * u, group * u + u)
+        yield alike(peers, r, "Q", t.n * t.heads * p.d)
+        yield alike(peers, r, "Oheads", t.n * t.heads * p.dv)
+        for name, w in width(p).items():
+            yield alike(peers, r, name, each * w)
+            if self.only_needed:
+                yield from_members(t, r, name, t.kv_heads * w)
+            elif t.ring > 1:
+                hops = t.ring - 1 + self.last_hop
+                yield alike(one((group - 1) % t.ring * u + place), r, name, hops * u * each * w)
 
     def work(self, t: Across) -> list[int]:
         """The visible pairs of the tokens of a group with all keys."""
@@ -123,6 +164,19 @@ class PassKV(NamedTuple):
         share = Fraction(sum(t.hops.needed), (R - 1) * p.Nk) if self.only_needed else Fraction(1)
         moved = t.kv_heads * sum(width(p).values()) * p.hbm_bytes(TENSORS["K"])
         return share * moved, 2 * t.heads * (p.d + p.dv)
+
+
+def from_members(t: Across, r: int, tensor: str, words: int, shown: bool = False) -> Arrival:
+    """So many words of each key that the other members of the ring of GPU r have and a row of its group sees, or with
+    `shown` of each of its group's keys, for each member that has a row that sees it."""
+    u, group, visit = t.apart, r // t.apart, t.hops.visit
+
+    def each(sender: int) -> int:
+        other = sender // u
+        return (visit(other, group) if shown else visit(group, other)).keys * words
+
+    total = (t.hops.shown if shown else t.hops.needed)[group] * words
+    return Arrival(range(r % u, t.ranks, u), tensor, each, r, total)
 
 
 # ---------------------------------------------------------------- a mesh
@@ -201,17 +255,14 @@ def mesh_room(t: Across) -> int:
     return max(gathered, merging_room(p, t.n * p.heads))
 
 
-def mesh_senders(t: Across, r: int) -> Sent:
+def mesh_arrivals(t: Across, r: int) -> Arrivals:
     """The GPUs of the row send queries and partial results, those of the column keys."""
     p, b = t.problem, t.keys_apart
-    for peer in range(r // b * b, r // b * b + b):
-        if peer != r:
-            yield from partial_result(p, t.n * p.heads, peer)
-            yield peer, "Q", t.n * p.heads * p.d
-    for peer in range(r % b, t.ranks, b):
-        if peer != r:
-            for name, w in width(p).items():
-                yield peer, name, t.nk * p.kv_heads * w
+    row, rows = range(r // b * b, r // b * b + b), t.n * p.heads
+    yield from partial_results(p, rows, row, r)
+    yield alike(row, r, "Q", rows * p.d)
+    for name, w in width(p).items():
+        yield alike(range(r % b, t.ranks, b), r, name, t.nk * p.kv_heads * w)
 
 
 def mesh_work(t: Across) -> list[int]:
@@ -224,10 +275,10 @@ def mesh_work(t: Across) -> list[int]:
     return [p.heads * sum(columns[r // b * b + c][r % b] for c in range(b)) for r in range(P)]
 
 
-def partial_result(p: Attention, rows: int, sender: int) -> Sent:
-    """A partial result of some rows, and its LSE."""
-    yield sender, "Opart", rows * p.dv
-    yield sender, "LSEpart", rows
+def partial_results(p: Attention, rows: int, senders: range, to: int) -> Arrivals:
+    """A partial result of some rows, and its LSE, of each sender."""
+    yield alike(senders, to, "Opart", rows * p.dv)
+    yield alike(senders, to, "LSEpart", rows)
 
 
 def merging_room(p: Attention, rows: int) -> int:
@@ -264,13 +315,11 @@ def pass_q_room(t: Across) -> int:
     return max(own + came + rows * (p.dv + 2), merging_room(p, rows))
 
 
-def pass_q_senders(t: Across, r: int) -> Sent:
+def pass_q_arrivals(t: Across, r: int) -> Arrivals:
     """The left neighbour sends all queries; every other GPU sends a partial result."""
     p, rows = t.problem, t.n * t.problem.heads
-    for peer in range(t.ranks):
-        if peer != r:
-            yield (r - 1) % t.ranks, "Q", rows * p.d
-            yield from partial_result(p, rows, peer)
+    yield alike(one((r - 1) % t.ranks), r, "Q", (t.ranks - 1) * rows * p.d)
+    yield from partial_results(p, rows, range(t.ranks), r)
 
 
 def pass_q_hop(t: Across) -> tuple[Fraction, int]:
@@ -295,24 +344,21 @@ def decode_room(t: Across) -> int:
     return max(gathered, merging_room(p, p.N * t.heads))
 
 
-def tree_senders(t: Across, r: int) -> Sent:
+def tree_arrivals(t: Across, r: int) -> Arrivals:
     """GPU 0 sends the queries. While more than one GPU is left, the lower half receives from the upper half."""
     p, rows, left = t.problem, t.problem.N * t.problem.heads, t.ranks
-    if r:
-        yield 0, "Q", rows * p.d
+    yield alike(one(0), r, "Q", rows * p.d)
     while left > 1:
         left, half = -(-left // 2), left // 2
         if r < half:
-            yield from partial_result(p, rows, r + left)
+            yield from partial_results(p, rows, one(r + left), r)
 
 
-def gathered_senders(t: Across, r: int) -> Sent:
+def gathered_arrivals(t: Across, r: int) -> Arrivals:
     """Every other GPU sends the queries of its heads, and a partial result of the heads of this one."""
     p, rows = t.problem, t.problem.N * t.heads
-    for peer in range(t.ranks):
-        if peer != r:
-            yield peer, "Q", rows * p.d
-            yield from partial_result(p, rows, peer)
+    yield alike(range(t.ranks), r, "Q", rows * p.d)
+    yield from partial_results(p, rows, range(t.ranks), r)
 
 
 def decode_work(t: Across) -> list[int]:
@@ -327,7 +373,9 @@ def decode_work(t: Across) -> list[int]:
     return [pairs * p.heads for pairs in each]
 
 
-MESH = ByHand(mesh_words, mesh_room, mesh_senders, mesh_work, mesh_needed)
-PASS_Q = ByHand(partial_words, pass_q_room, pass_q_senders, pass_q_work, pass_q_needed, hop=pass_q_hop)
-TREE = ByHand(partial_words, decode_room, tree_senders, decode_work, partial_words, lambda t: range(t.ranks))
-GATHERED = ByHand(partial_words, decode_room, gathered_senders, decode_work, partial_words)
+MESH = ByHand(mesh_words, mesh_room, mesh_arrivals, mesh_work, mesh_needed)
+PASS_Q = ByHand(partial_words, pass_q_room, pass_q_arrivals, pass_q_work, pass_q_needed, hop=pass_q_hop)
+TREE = ByHand(
+    partial_words, decode_room, tree_arrivals, decode_work, partial_words, lambda t: range(t.ranks), in_turn=False
+)
+GATHERED = ByHand(partial_words, decode_room, gathered_arrivals, decode_work, partial_words)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import TENSORS
 from . import by_hand
-from .by_hand import MESH, PASS_Q, ByHand, mesh_counts, mesh_work, pass_q_work
+from .by_hand import MESH, PASS_Q, ByHand, alike, from_members, mesh_counts, mesh_work, one, pass_q_work
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from .across import Across
-    from .by_hand import Sent, Words
+    from .by_hand import Arrivals, Words
 
 
 def both(a: Words, b: Words) -> Words:
@@ -54,7 +54,8 @@ class PassKV(NamedTuple):
 
     def by_hand(self) -> ByHand:
         """All that is known of it."""
-        return ByHand(self.words, self.room, self.senders, self.ahead.work, self.needed, self.busiest, self.hop)
+        found = self.words, self.room, self.arrivals, self.ahead.work, self.needed, self.busiest, self.hop
+        return ByHand(*found, in_turn=not self.only_needed)
 
     def words(self, t: Across) -> Words:
         """All words. Of the ring those that a mask shows if only these are sent."""
@@ -100,42 +101,40 @@ class PassKV(NamedTuple):
         rows = t.n * p.heads
         return rows * p.d + shard * (p.d + p.dv) + max(rows * p.d, shard * p.d, shard * p.dv)
 
-    def senders(self, t: Across, r: int) -> Sent:
+    def arrivals(self, t: Across, r: int) -> Arrivals:
         """The group sends rows and its keys, and the ring keys and their gradients."""
         if self.step:
-            yield from self.ahead.senders(t, r)
+            yield from self.ahead.arrivals(t, r)
         yield from self.from_group(t, r)
         yield from self.from_ring(t, r) if t.ring > 1 else ()
 
-    def from_group(self, t: Across, r: int) -> Sent:
+    def from_group(self, t: Across, r: int) -> Arrivals:
         """What the other GPUs of a group send."""
-        p, u, rows = t.problem, t.apart, t.n * t.heads
-        for peer in range(r // u * u, r // u * u + u):
-            if peer != r:
-                yield peer, "dO", rows * p.dv
-                yield peer, "D", rows
-                yield peer, "dQheads", rows * p.d
-                if not self.step:
-                    yield peer, "Q", rows * p.d
-                    yield peer, "LSE", rows
-                for name, w in key_width(p).items():
-                    yield peer, f"d{name}heads", t.nk * t.kv_heads * w
-                    if not self.step:
-                        yield peer, name, t.nk * t.kv_heads * w
+        p, u, rows, keys = t.problem, t.apart, t.n * t.heads, t.nk * t.kv_heads
+        widths = key_width(p).items()
+        words = {
+            "dO": rows * p.dv,
+            "D": rows,
+            "dQheads": rows * p.d,
+            **{f"d{name}heads": keys * w for name, w in widths},
+        }
+        if not self.step:
+            words |= {"Q": rows * p.d, "LSE": rows, **{name: keys * w for name, w in widths}}
+        peers = range(r // u * u, r // u * u + u)
+        yield from (alike(peers, r, name, each) for name, each in words.items())
 
-    def from_ring(self, t: Across, r: int) -> Sent:
+    def from_ring(self, t: Across, r: int) -> Arrivals:
         """What comes round the ring from the left, or from all members of it that have what is needed."""
-        u, group, place = t.apart, r // t.apart, r % t.apart
+        u, hops = t.apart, t.ring - 1
+        left = one((r // u - 1) % t.ring * u + r % u)
         for name, w in key_width(t.problem).items():
             if self.only_needed:
-                for s in range(t.ring):
-                    if s != group:
-                        yield s * u + place, name, t.hops.visit(group, s).keys * t.kv_heads * w
-                        yield s * u + place, f"d{name}part", t.hops.visit(s, group).keys * t.kv_heads * w
+                yield from_members(t, r, name, t.kv_heads * w)
+                yield from_members(t, r, f"d{name}part", t.kv_heads * w, shown=True)
             else:
-                left = (group - 1) % t.ring * u + place
-                yield left, name, (t.ring - 1) * u * t.nk * t.kv_heads * w
-                yield left, f"d{name}part", (t.ring - 1 + self.last_hop) * u * t.nk * t.kv_heads * w
+                shard = u * t.nk * t.kv_heads * w
+                yield alike(left, r, name, hops * shard)
+                yield alike(left, r, f"d{name}part", (hops + self.last_hop) * shard)
 
     def busiest(self, t: Across) -> Iterable[int]:
         """All receive as much, unless only needed keys are sent: then by words, and by bytes."""
@@ -171,7 +170,7 @@ class Mesh(NamedTuple):
 
     def by_hand(self) -> ByHand:
         """All that is known of it."""
-        return ByHand(self.words, self.room, self.senders, mesh_work, self.needed)
+        return ByHand(self.words, self.room, self.arrivals, mesh_work, self.needed)
 
     def words(self, t: Across) -> Words:
         """All words."""
@@ -202,22 +201,19 @@ class Mesh(NamedTuple):
         kept = b * rows * p.d + a * keys * w + max(b * rows * p.d, a * keys * p.d, a * keys * p.dv)
         return max(found, MESH.room(t), kept)
 
-    def senders(self, t: Across, r: int) -> Sent:
+    def arrivals(self, t: Across, r: int) -> Arrivals:
         """The GPUs of the row and of the column."""
         p, b = t.problem, t.keys_apart
         rows, keys = t.n * p.heads, t.nk * p.kv_heads
         if self.step:
-            yield from MESH.senders(t, r)
-        of_row = [("dO", p.dv), ("LSE", 1), ("D", 1), ("dQpart", p.d), *([] if self.step else [("Q", p.d)])]
-        for peer in range(r // b * b, r // b * b + b):
-            if peer != r:
-                yield from ((peer, name, rows * w) for name, w in of_row)
-        for peer in range(r % b, t.ranks, b):
-            if peer != r:
-                for name, w in key_width(p).items():
-                    yield peer, f"d{name}part", keys * w
-                    if not self.step:
-                        yield peer, name, keys * w
+            yield from MESH.arrivals(t, r)
+        of_row = {"dO": p.dv, "LSE": 1, "D": 1, "dQpart": p.d, **({} if self.step else {"Q": p.d})}
+        row, column = range(r // b * b, r // b * b + b), range(r % b, t.ranks, b)
+        yield from (alike(row, r, name, rows * w) for name, w in of_row.items())
+        for name, w in key_width(p).items():
+            yield alike(column, r, f"d{name}part", keys * w)
+            if not self.step:
+                yield alike(column, r, name, keys * w)
 
 
 # ---------------------------------------------------------------- queries go round
@@ -231,7 +227,7 @@ class PassQ(NamedTuple):
 
     def by_hand(self) -> ByHand:
         """All that is known of it."""
-        return ByHand(self.words, self.room, self.senders, pass_q_work, self.needed, hop=self.hop)
+        return ByHand(self.words, self.room, self.arrivals, pass_q_work, self.needed, hop=self.hop)
 
     def words(self, t: Across) -> Words:
         """All words."""
@@ -257,16 +253,14 @@ class PassQ(NamedTuple):
         found = max(main, 2 * rows * p.d, rows * (2 * p.dv + 1))
         return max(found, PASS_Q.room(t)) if self.step else found
 
-    def senders(self, t: Across, r: int) -> Sent:
+    def arrivals(self, t: Across, r: int) -> Arrivals:
         """The left neighbour sends all rows; every other GPU sends a part of dQ."""
         p, rows = t.problem, t.n * t.problem.heads
         if self.step:
-            yield from PASS_Q.senders(t, r)
-        for peer in range(t.ranks):
-            if peer != r:
-                for name, w in (("Q", p.d), ("dO", p.dv), ("LSE", 1), ("D", 1)):
-                    yield (r - 1) % t.ranks, name, rows * w
-                yield peer, "dQpart", rows * p.d
+            yield from PASS_Q.arrivals(t, r)
+        for name, w in {"Q": p.d, "dO": p.dv, "LSE": 1, "D": 1}.items():
+            yield alike(one((r - 1) % t.ranks), r, name, (t.ranks - 1) * rows * w)
+        yield alike(range(t.ranks), r, "dQpart", rows * p.d)
 
     def hop(self, t: Across) -> tuple[Fraction, int]:
         """A row comes with dO, LSE and D, and its dQ goes home; before it in a step, its forward pass."""

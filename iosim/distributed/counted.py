@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil
+from math import ceil, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.folded import Folded
@@ -189,8 +189,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     once = Inside(Below(t, None))
     Folded(t.run, traffic, room, once, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
     words = {name: batch * int(reads) for name, (reads, _) in traffic.tensors.items() if reads}
-    widths = widths_of(scheme, t)
-    most = [received(scheme, t, r, widths, machines.node) for r in scheme.by_hand.busiest(t)]
+    widths, each = widths_of(scheme, t), received(scheme, t, machines)
     work = scheme.by_hand.work(t)
     total, total_bytes = sum(words.values()), sum(n * widths[name] for name, n in words.items())
     needed, memory = batch * sum(scheme.by_hand.needed(t).values()), batch * int(room.peak_bytes)
@@ -198,10 +197,10 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     floor = floor_of(scheme, t, len(set(work)) == 1, machines.memory_bytes if fits else None)
     free = sum(words.get(name, 0) for name in STATISTICS)
     pair = scheme.flops_of_pair(p) * batch
-    far = between_nodes(scheme, t, widths, machines)
-    largest = batch * max(one.bytes for one in most)
+    far = between_nodes(scheme, t, each, machines)
+    largest = batch * max(one.bytes for one in each)
     link = link_time(largest, far, machines)
-    exchange, hop = serial_times(scheme, t, widths, machines)
+    exchange, hop = serial_times(batch, each, machines)
     peak, rate, least = machines.flops_per_second, machines.hbm_bytes_per_second, mean(batch * int(once.bytes), P)
     return LinkResult(
         schedule=scheme.name,
@@ -209,7 +208,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         layout=scheme.layout,
         received_words=total,
         mean_received_words=mean(total, P),
-        largest_received_words=batch * max(one.words for one in most),
+        largest_received_words=batch * max(one.words for one in each),
         received_bytes=total_bytes,
         mean_received_bytes=mean(total_bytes, P),
         largest_received_bytes=largest,
@@ -245,12 +244,10 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
 def cost(scheme: Scheme, t: Across, machines: Machines) -> tuple[bool, int, int]:
     """What a split is chosen by: whether it does not fit, and of the GPU that receives most, the bytes that come from
     other nodes, and all bytes."""
-    room, widths = InMemory(), widths_of(scheme, t)
+    room, each = InMemory(), received(scheme, t, machines)
     Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
-    far = between_nodes(scheme, t, widths, machines)
-    most = max(received(scheme, t, r, widths, machines.node).bytes for r in scheme.by_hand.busiest(t))
     over = machines.memory_bytes is not None and t.problem.batch * int(room.peak_bytes) > machines.memory_bytes
-    return over, far.largest_bytes if far else 0, most
+    return over, max(one.far_bytes for one in each), max(one.bytes for one in each)
 
 
 def best_split(scheme: Scheme, splits: list[Across], machines: Machines) -> tuple[Scheme, Across, LinkResult]:
@@ -269,19 +266,32 @@ def widths_of(scheme: Scheme, t: Across) -> dict[str, int]:
     return {name: t.problem.hbm_bytes(tensor) for name, tensor in scheme.tensors(t).items()}
 
 
-def received(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
+def received(scheme: Scheme, t: Across, machines: Machines) -> list[Received]:
+    """What GPUs receive for one sequence: all GPUs, or with one node those that may receive most."""
+    hand, widths = scheme.by_hand, widths_of(scheme, t)
+    if machines.nodes == 1:
+        return [by_one(scheme, t, r, widths, machines.node) for r in hand.busiest(t)]
+    first = lcm(machines.node, t.apart, t.keys_apart) if hand.in_turn else t.ranks
+    return [by_one(scheme, t, r, widths, machines.node) for r in range(first)] * (t.ranks // first)
+
+
+def by_one(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
     """What one GPU receives for one sequence. Only a ring has hops, and they come from other groups."""
     found, ring = [0] * len(Received._fields), scheme.by_hand.hop is not None and t.ring > 1
-    for sender, name, words in scheme.by_hand.senders(t, r):
+    own = range(r // node * node, r // node * node + node)
+    group = range(r // t.apart * t.apart, r // t.apart * t.apart + t.apart) if ring else range(t.ranks)
+    both = range(max(own.start, group.start), min(own.stop, group.stop))
+    for arrival in scheme.by_hand.arrivals(t, r):
+        words, w = arrival.total, widths[arrival.tensor]
+        far = words - arrival.within(own) if node < t.ranks else 0
+        exchanged = arrival.within(group) if ring else words
         found[0] += words
-        found[1] += words * widths[name]
-        exchanged = 0 if ring and sender // t.apart != r // t.apart else words * widths[name]
-        found[5] += exchanged
-        if sender // node != r // node:
-            found[2] += words
-            found[3] += words * widths[name]
-            found[4] += words * (name in STATISTICS)
-            found[6] += exchanged
+        found[1] += words * w
+        found[2] += far
+        found[3] += far * w
+        found[4] += far * (arrival.tensor in STATISTICS)
+        found[5] += exchanged * w
+        found[6] += (exchanged - arrival.within(both)) * w if far else 0
     return Received(*found)
 
 
@@ -331,11 +341,11 @@ class Far(NamedTuple):
     floor: DeviceFloor | None
 
 
-def between_nodes(scheme: Scheme, t: Across, widths: dict[str, int], machines: Machines) -> Far | None:
+def between_nodes(scheme: Scheme, t: Across, each: list[Received], machines: Machines) -> Far | None:
     """What moves between nodes, over all sequences; None with one node. Nodes are devices too, so P3 holds for them."""
     if machines.nodes == 1:
         return None
-    each, batch = [received(scheme, t, r, widths, machines.node) for r in range(t.ranks)], t.problem.batch
+    batch = t.problem.batch
     return Far(
         batch * sum(one.far_words for one in each),
         batch * sum(one.far_statistics for one in each),
@@ -377,17 +387,13 @@ def link_time(largest: int, far: Far | None, machines: Machines) -> float | None
     return max(far.largest_near_bytes / link, far.largest_bytes / network)
 
 
-def serial_times(
-    scheme: Scheme, t: Across, widths: dict[str, int], machines: Machines
-) -> tuple[float, float] | tuple[None, None]:
+def serial_times(batch: int, each: list[Received], machines: Machines) -> tuple[float, float] | tuple[None, None]:
     """The times of the links for (what is exchanged, the hops of a ring), each of the GPU that needs most; None if a
     rate is not known."""
-    ranks = scheme.by_hand.busiest(t) if machines.nodes == 1 else range(t.ranks)
-    each = [received(scheme, t, r, widths, machines.node).seconds(machines) for r in ranks]
-    times = [found for found in each if found is not None]
+    times = [found for found in (one.seconds(machines) for one in each) if found is not None]
     if not times:
         return None, None
-    exchange, hop = (t.problem.batch * max(column) for column in zip(*times, strict=True))
+    exchange, hop = (batch * max(column) for column in zip(*times, strict=True))
     return exchange, hop
 
 

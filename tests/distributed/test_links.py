@@ -16,9 +16,11 @@ from iosim import links as iosim_links
 from iosim.core.folded import Folded
 from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
+from iosim.distributed import by_hand
 from iosim.distributed.answer import floor_text
+from iosim.distributed.counted import STATISTICS, Machines, received, widths_of
 from iosim.distributed.inside import Below
-from iosim.distributed.schedules import SCHEMES
+from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 
@@ -262,6 +264,46 @@ def test_of_schemes_with_equal_bytes_the_balanced_one_is_best():
     )
     assert step.pieces()[0].startswith(f"Of those whose GPUs do not wait, {first}")
     assert f"{fewer} (448 MiB); its GPUs wait: their mean" in step.to_dict()["answer"]
+
+
+@pytest.mark.parametrize("of", ["forward", "backward", "step"])
+def test_what_comes_from_other_nodes_is_summed_pair_by_pair(of):
+    """For every scheme and split, and nodes of every size: words that are counted for many senders and GPUs at once."""
+    tried = set()
+    for name, scheme in PASSES[of].items():
+        for mask in ("dense", "causal", "window:5"):
+            p = iosim.Attention(24, 2, heads=12, kv_heads=3, mask=parse_mask(mask))
+            for t in splits_of(scheme, p, 12):
+                hop = scheme.by_hand.hop is not None and t.ring > 1
+                for node in (1, 2, 3, 4, 6):
+                    widths = widths_of(scheme, t)
+                    each = [pair_by_pair(scheme, t, r, widths, node, hop) for r in range(12)]
+                    assert received(scheme, t, Machines(12, node)) == each, (name, mask, t.apart, t.keys_apart, node)
+                    tried.add((name, node))
+    assert len(tried) == 5 * len(PASSES[of])
+
+
+def pair_by_pair(scheme, t, r, widths, node, hop):
+    """What a GPU receives, sender by sender."""
+    found = [0] * 7
+    for sender, name, words in scheme.by_hand.senders(t, r):
+        far, exchanged = sender // node != r // node, not hop or sender // t.apart == r // t.apart
+        moved = words * widths[name]
+        free = words * (name in STATISTICS)
+        for n, one in enumerate((words, moved, far * words, far * moved, far * free, exchanged * moved)):
+            found[n] += one
+        found[6] += far * exchanged * moved
+    return tuple(found)
+
+
+def test_a_thousand_gpus_are_asked_about_few_senders(monkeypatch):
+    """Words are counted for many senders at once: 2^20 tokens on 1,024 GPUs, in one node and in 128."""
+    asked = []
+    alike = by_hand.alike
+    monkeypatch.setattr(by_hand, "alike", lambda *about: asked.append(about) or alike(*about))
+    for where in ({"ranks": 1024}, {"nodes": "128x8"}):
+        iosim.links(2**20, 128, heads=32, kv_heads=8, mask="causal", hardware="h100", **where)
+    assert 0 < len(asked) < 2**15
 
 
 def test_nodes_are_asked_of_the_network_first():
@@ -549,7 +591,7 @@ def test_python_refuses_what_the_command_refuses():
 
 
 def test_a_million_tokens_on_a_thousand_gpus():
-    """About a tenth of a second of computing; the allowance is for a busy machine."""
+    """Less than a tenth of a second of computing, and in 128 nodes twice that; the allowance is for a busy machine."""
     iosim.links(2**10, 128, 16, heads=16, mask="causal", hardware="h100")
     start = time.process_time()
     found = iosim.links(2**20, 128, 1024, heads=128, kv_heads=8, mask="causal", hardware="h100")
