@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.problem import Attention
+    from ..grid import Pieces
     from ..kernels.compiled.step import Compiled
     from ..kernels.explain import Explained, Question
     from ..kernels.kept import Tensors
@@ -148,6 +149,7 @@ def command(
     from ..kernels.explain import Question
     from ..kernels.kept import read_kept
     from ..kernels.launches import ranking
+    from ..kernels.sentence import of_all
     from ..kernels.walk.log import Log
     from ..progress import under_way
 
@@ -170,7 +172,10 @@ def command(
     if found.compiled is not None:
         parts.append(({}, found.compiled))
     ranked = asked.tune and launches == 1 and len(answers) > 1
-    answer_all(parts, output, above=[ranking(answers), ""] if ranked else [], more=refusals(found.refused))
+    above: Pieces = []
+    if len(answers) > 1:
+        above = [ranking(answers) if ranked else of_all(answers), ""]
+    answer_all(parts, output, above=above, more=refusals(found.refused))
     check([*answers, *([found.compiled] if found.compiled else [])], asked, kept)
     if found.refused:
         sys.exit(1)

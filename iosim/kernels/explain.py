@@ -148,6 +148,7 @@ class Explained(Answer):
     def to_dict(self) -> Row:
         r = self.resources
         return {
+            "answer": [self.sentence],
             "kernel": self.kernel,
             "grid": list(self.grid),
             "programs": self.programs,
@@ -183,7 +184,7 @@ class Explained(Answer):
         }
 
     @property
-    def _moved(self) -> int:
+    def moved_words(self) -> int:
         """Words read, written, and changed by atomics. The floor holds for this sum, in which an atomic counts once."""
         return self.reads + self.writes + self.total("atomics")
 
@@ -195,7 +196,7 @@ class Explained(Answer):
             "words": self.floor.words,
             "form": self.floor.form,
             "M_words": self.floor.M_words,
-            "ratio": self._moved / self.floor.words,
+            "ratio": self.moved_words / self.floor.words,
         }
 
     def table(self) -> Table:
@@ -204,11 +205,18 @@ class Explained(Answer):
         same = [Column(name, type_of(value)).always(value) for name, value in label.items()]
         return Table((*same, *ARGUMENT), [{"argument": name, **row} for name, row in self.tensors.items()])
 
+    @property
+    def sentence(self) -> str:
+        """What the launch moves, in a sentence or two."""
+        from .sentence import sentence
+
+        return sentence(self)
+
     def summary(self) -> str:
         return f"{self.kernel}, {self.programs} programs: {self.reads:,} words read, {self.writes:,} written"
 
     def pieces(self) -> Pieces:
-        return ["\n".join(self._head()), self.table(), "\n".join(["", *self._lines()])]
+        return ["\n".join([self.sentence, *self._head()]), self.table(), "\n".join(["", *self._lines()])]
 
     def _head(self) -> Iterator[str]:
         """The lines that describe the launch."""
@@ -225,31 +233,24 @@ class Explained(Answer):
         from ..units import binary, format_bytes
 
         atomics = self.total("atomics")
-        yield (
-            f"{self.reads:,} words read and {self.writes:,} written"
-            + (f", {atomics} changed by atomics" if atomics else "")
-            + f": {binary(self.total_bytes)}"
-        )
+        changed = f", {atomics:,} changed by atomics" if atomics else ""
+        yield f"{self.reads:,} words read and {self.writes:,} written{changed}: {binary(self.total_bytes)}"
         if self.flops:
             yield f"{self.flops:,} FLOPs of matrix products, {self.intensity:.4g} a byte"
         if self.resources:
             yield from self._resource_lines(self.resources, format_bytes)
         if self.floor:
-            ratio = self._moved / self.floor.words
             room = f" for M = {self.floor.M_words:,} words of shared memory and registers" if self.floor.M_words else ""
-            least = f"{self.floor.words:,} words ({self.floor.form})"
-            yield f"floor{room}: {least}; the kernel moves {ratio:.4g} times as many"
-        if self.nearest:
-            yield from self._nearest_lines(self.nearest)
+            yield f"floor{room}: {self.floor.words:,} words ({self.floor.form})"
+        if self.nearest and not self.nearest.equal:
+            yield f"{self.nearest.name} is {self.nearest.distance_words:,} words away:"
+            yield from ("  " + line for line in self.nearest.differences())
 
     def _resource_lines(self, r: Resources, text: Callable[[int], str]) -> Iterator[str]:
         """The lines about the resources of a program."""
         stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
         yield f"shared memory {text(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
-        if self.hardware and self.fits is False:
-            most = text(self.hardware.shared_memory_per_block_bytes)
-            yield f"it does not fit: {self.hardware.name} gives a program at most {most}"
-        elif self.hardware and self.blocks_per_sm:
+        if self.hardware and self.blocks_per_sm:
             one = self.blocks_per_sm == 1
             share = (
                 "one program at a time on a multiprocessor"
@@ -264,14 +265,6 @@ class Explained(Answer):
             longest = f"{', '.join(first)} and {last}"
             start = f", and {1e6 * t.launch_seconds:,.1f} to start"
             yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us: the longest of {longest}{start}"
-
-    def _nearest_lines(self, n: Nearest) -> Iterator[str]:
-        """The lines about the nearest schedule and its differences."""
-        if n.equal:
-            yield f"nearest schedule: {n.name}, equal word for word"
-        else:
-            yield f"nearest schedule: {n.name}, {n.distance_words:,} words away"
-            yield from ("  " + line for line in n.differences())
 
 
 def plain_value(value: Value) -> int | float | str | bool | None:

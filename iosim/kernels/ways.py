@@ -72,7 +72,7 @@ ARGUMENT: Columns[Row] = (
     Column("argument", "string", "argument"),
     Column("reads", heading="reads"),
     Column("writes", heading="writes"),
-    Column("atomics", heading="atomics"),
+    Column("atomics", heading="atomics", spare=2),
     Column("read_bytes"),
     Column("write_bytes"),
     Column("atomic_bytes"),
@@ -81,7 +81,7 @@ ARGUMENT: Columns[Row] = (
     Column("times_read", "number", "times_read"),
     Column("read_sector_bytes"),
     Column("write_sector_bytes"),
-    Column("masked_lanes", heading="masked_lanes"),
+    Column("masked_lanes", heading="masked_lanes", spare=1),
     Column("outside_words"),
 )
 

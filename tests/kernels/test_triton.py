@@ -208,7 +208,7 @@ def test_a_kernel_that_does_not_fit():
     kernel, grid, arguments = triton_launches.attention(4096, 256, 1, 128, 128, False)
     answer = counted(kernel, grid, arguments, resources=True, num_warps=8, num_stages=4)
     assert answer.resources.smem_bytes > 232_448 and answer.fits is False and answer.blocks_per_sm is None
-    assert "it does not fit: H100 gives a program at most" in str(answer)
+    assert "It does not fit: H100 gives a program at most" in answer.sentence and answer.sentence in str(answer)
 
 
 # ---------------------------------------------------------------- what cannot be known

@@ -278,7 +278,10 @@ def test_the_only_worker_dies_while_it_is_told_of_the_job(tmp_path, monkeypatch)
             notes.append(note)
             others.enter_context(ended(worker(address, tmp_path, env=own)))
 
-        with ended(worker(address, tmp_path, env={**own, "ENDS_A_WORKER": "1"})), closing(file.Dask(address)) as workers:
+        with (
+            ended(worker(address, tmp_path, env={**own, "ENDS_A_WORKER": "1"})),
+            closing(file.Dask(address)) as workers,
+        ):
             workers.say = say
             assert list(results(workers, Job(EndsAWorker(), work), range(3))) == [0, 1, 2]
     assert [note for note in notes if "has no worker any more" in note] == notes and len(notes) == 1
