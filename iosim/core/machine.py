@@ -80,7 +80,7 @@ class Block:
     @property
     def words(self) -> Size:
         """The words that the block takes in SRAM."""
-        return product(x.extent if isinstance(x, Tile) else x for x in self.shape)
+        return product([x.extent if isinstance(x, Tile) else x for x in self.shape])
 
 
 class Machine:
@@ -221,7 +221,8 @@ class Machine:
     # ------------------------------------------------------------------ bookkeeping
 
     def _allocate(self, name: str, shape: Shape) -> Block:
-        self._check()
+        if self._broken:
+            raise ScheduleError(self._broken)
         block = Block(name, tuple(shape), self.tensors.get(name), self._depth)
         self._resident[block] = None
         for watcher in self.watchers:

@@ -105,6 +105,7 @@ USUAL: dict[str, Value] = {
     "choice_rows": CHOICE_ROWS.default,
     "dropout": None,
 }  # the default of each option of every problem
+CHECKED = {o.name: o for o in (*OF_EVERY_PROBLEM.values(), CHOICE_ROWS) if o.kind not in (MASK, FLAG)}
 INDEX, INDEX_BYTES = "int32", 4
 SAME_TYPE = {"scale": "fp32", "index": INDEX}  # kinds of tensors whose type is the same in every problem
 
@@ -200,11 +201,11 @@ class Attention(Generic[S]):
                 yield name, found
 
     def _check(self) -> None:
-        """Check each option by its row, and then all of them together. Raises InputError."""
-        for option in OF_EVERY_PROBLEM.values():
-            if (value := getattr(self, option.name)) is not None and option.kind not in (MASK, FLAG):
-                vars(self)[option.name] = checked(option, value)
-        vars(self)["choice_rows"] = checked(CHOICE_ROWS, self.choice_rows)
+        """Check each option that is not at its default by its row, and then all of them together. Raises InputError."""
+        given = vars(self)
+        for name, option in CHECKED.items():
+            if (value := given[name]) is not None and value is not option.default:
+                given[name] = checked(option, value)
         d, dv = cast("tuple[Size, Size]", (self.d, self.dv))
         if self.latent and not every(dv <= d):
             dv_there, d_there = at_first(dv > d, dv, d)

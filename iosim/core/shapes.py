@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, cast, overload
 
@@ -24,8 +24,7 @@ def product(factors: Iterable[Size]) -> Size: ...
 
 def product(factors: Iterable[Size]) -> Size:
     """The product of the factors; 1 if there are none."""
-    rest = iter(factors)
-    return cast("Size", prod(cast("Iterator[int]", rest), start=cast("int", next(rest, 1))))
+    return cast("Size", prod(cast("Iterable[int]", factors)))
 
 
 def same(a: object, b: object) -> bool:
