@@ -13,7 +13,7 @@ from iosim.commands.cli import COMMANDS, main
 
 pytestmark = pytest.mark.early
 
-AMOUNTS = [(24, 0.5), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and CPU seconds, whichever comes first
+AMOUNTS = [(16, 0.35), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and CPU seconds, whichever comes first
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
 GPU = {"verify", "profile", "calibrate"}
@@ -259,6 +259,8 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
         if p.param_type_name == "option" and not p.is_flag
     ):
         for value in POOLS.get(option, (EVERY, fuzz.BAD_SCHEDULES))[1][:values]:
+            if (name, option, value) == ("trace", "--Nk", HUGE[0]):  # it is good: 42 million events
+                continue
             line = list(GOOD[name])
             goal = name == "tune" and option in ("--at-most", "--x-floor")
             for other in (option, *(["--M"] if goal or option == "--hardware" else [])):

@@ -4,6 +4,7 @@ A case is the fields of a problem; the problem and the command line are both mad
 are those of the counted problem's small case.
 """
 
+import itertools
 import json
 import random
 import re
@@ -276,8 +277,20 @@ def names_of(case):
     return [f"{name}={value}" if "type" in name or name == "mask" else name for name, value in case.items()] or [""]
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
-@pytest.mark.parametrize("case", spread(CASES, first_with(names_of)))
+NEW = first_with(names_of)
+FIRST = [case for case in CASES if NEW(case)]
+
+
+def in_the_short_run(asked):
+    """Each option, and each value of a type and a mask, in every second place; each place with half of them."""
+    case, place = asked
+    return case in FIRST and (FIRST.index(case) + PLACES.index(place)) % 2 == 0
+
+
+@pytest.mark.parametrize(
+    "case, place",
+    spread(itertools.product(CASES, PLACES), in_the_short_run, lambda asked: f"{asked[0]}-{asked[1].__name__}"),
+)
 def test_it_is_the_floor_of_the_problem(case, place, asked):
     place(asked(case))
 

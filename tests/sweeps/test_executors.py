@@ -44,10 +44,15 @@ def work():
     return Work(build(SMALL, "flash1,flash2"), "csv", 1)
 
 
-def test_two_processes_write_the_bytes_of_one(iosim, tmp_path):
+@pytest.mark.long
+def test_two_processes_write_a_file_of_the_bytes_of_one(iosim, tmp_path):
     whole = iosim(*LARGE[:-2], "-o", "-").stdout.encode()
     assert iosim(*LARGE[:-2], "--jobs", 2, "-o", tmp_path / "two.csv").exit_code == 0
     assert (tmp_path / "two.csv").read_bytes() == whole
+
+
+def test_two_processes_write_the_bytes_of_one(iosim, tmp_path):
+    whole = iosim(*LARGE[:-2], "-o", "-").stdout.encode()
     assert iosim(*LARGE, "--jobs", 2, "-o", f"{tmp_path}/sweep/").exit_code == 0
     assert gathered(iosim, tmp_path / "sweep", tmp_path) == whole
 
