@@ -58,9 +58,9 @@ def test_random_masks_against_every_pair(seed, monkeypatch):
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_random_masks_against_every_pair(seed):
+def test_hundreds_of_random_masks_against_every_pair(seed):
     rng = random.Random(f"long {seed}")
-    for _ in range(500):
+    for _ in range(150):
         judge(rng, 12)
 
 
