@@ -67,7 +67,9 @@ def build(programs, folder, name="kernels", optimise="-O0", requests=False):
     done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)
     assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
     loaded = ctypes.CDLL(str(library))
-    loaded.moved.restype = loaded.sectors.restype = ctypes.c_longlong
+    loaded.moved.restype = ctypes.c_longlong
+    if requests:
+        loaded.sectors.restype = ctypes.c_longlong
     return loaded
 
 

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
+#ifdef IOSIM_REQUESTS  // these take longer to read than all else
 #include <algorithm>
 #include <array>
 #include <vector>
+#endif
 
 #define DEVICE inline
 #define __global__
@@ -191,13 +193,17 @@ static int piece_row[MOST_THREADS], piece[MOST_THREADS], accesses[MOST_THREADS],
 static inline void new_copy() { ++copy_number[running]; }
 static inline void at_piece(int r0, int e) { piece_row[running] = r0, piece[running] = e, accesses[running] = 0; }
 
+#ifdef IOSIM_REQUESTS
 typedef std::array<int, 8> Request;
+#endif
 struct Region {
     const char* start;
     long long bytes;
     int word;
     long long reads, writes;
+#ifdef IOSIM_REQUESTS
     std::vector<Request> sectors[2];
+#endif
 };
 static Region regions[32];
 static int region_count, launch_number;
@@ -266,17 +272,19 @@ static Raw16* shared;  // every kernel says `extern __shared__ Raw16 shared[]`; 
 
 // Runs `kernel` for every block; shared memory of exactly `bytes`, poisoned with NaN, with a guard behind it.
 extern "C" void announce(const void* start, long long bytes, int word) {
-    regions[region_count++] = {(const char*)start, bytes, word, 0, 0, {}};
+    regions[region_count++] = {(const char*)start, bytes, word};
 }
 extern "C" void forget_all() { region_count = 0; }
 extern "C" long long moved(int k, int writes) { return writes ? regions[k].writes : regions[k].reads; }
 
+#ifdef IOSIM_REQUESTS
 // The sectors that the requests of a tensor touched, each request by itself.
 extern "C" long long sectors(int k, int writes) {
     std::vector<Request>& found = regions[k].sectors[writes];
     std::sort(found.begin(), found.end());
     return std::unique(found.begin(), found.end()) - found.begin();
 }
+#endif
 
 struct Any {  // an argument of a kernel
     void* pointer;
