@@ -160,6 +160,7 @@ CONVENTIONS = {
     axes=(*PLACES, "chunk"),
     usual="flash2,split-kv,paged,paged-split-kv",
     instead={**INSTEAD, **OF_REQUESTS},
+    first="heads kv_heads M hardware layers ways chunk trace",
 )
 @text_option(
     "--requests",

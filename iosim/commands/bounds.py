@@ -12,7 +12,9 @@ INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
 """What to do instead of options of other commands."""
 
 
-@named_command("bounds", needs=(N, D), axes=PLACES, instead=INSTEAD)
+@named_command(
+    "bounds", needs=(N, D), axes=PLACES, instead=INSTEAD, first="Nk heads kv_heads causal mask M hardware backward"
+)
 @problem_options
 @memory_options
 @chip_options

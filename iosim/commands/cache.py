@@ -45,7 +45,13 @@ class Simulated(NamedTuple):
         return caches_of(sizes, word_bytes, self.granularity, self.line, self.policy, self.curve, self.tensors or ())
 
 
-@named_command("cache", needs=(Need("N", ("trace",)), Need("d", ("trace",)), M), axes=PLACES, usual="flash1")
+@named_command(
+    "cache",
+    needs=(Need("N", ("trace",)), Need("d", ("trace",)), M),
+    axes=PLACES,
+    usual="flash1",
+    first="schedules tiles causal policy line curve trace",
+)
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 64x64; or paper, best with one --M.")

@@ -10,7 +10,7 @@ from .command import named_command
 from .options import outputs, own_option, problem_asked, problem_options, schedule_option, tiles_option, variant_options
 
 
-@named_command("check", usual="core")
+@named_command("check", usual="core", first="N d heads causal mask dtype schedules tiles seed")
 @problem_options
 @tiles_option("Br x Bc as 48x40 (default: 16x16, or smaller so that each axis has two tiles).")
 @schedule_option()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,23 +36,11 @@ if TYPE_CHECKING:
 FAULTS, LINE, NAMED, HELP_ALL = "iosim.faults", "iosim.line", "iosim.named", "iosim.help_all"
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
-FIRST = (
-    "Nk",
-    "heads",
-    "kv_heads",
-    "dtype",
-    "causal",
-    "mask",
-    "M",
-    "hardware",
-    "schedule",
-    "schedules",
-    "tiles",
-    "link",
-    "network",
-    "memory",
-)
+FIRST = ("heads", "kv_heads", "causal", "mask", "M", "hardware", "schedule", "schedules", "tiles")
 """The parameters that --help shows of those that many commands share. --help-all shows the others too."""
+OUTPUTS, TELLING = ("as_json", "as_csv", "path"), ("help", "help_all")
+OUTPUT_TEXT = "The form of the answer, or a file whose ending decides it; - is stdout."
+"""What --help says of OUTPUTS, in one line."""
 AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardware": "Several as h100,t4."}
 """The text that the help adds to these parameters if they are axes."""
 
@@ -117,13 +105,15 @@ WINDOWS = {"window", "windowsize", "slidingwindow"}
 class Command(click.Command):
     """A command with headings in its help and the option --load. It names all faults of a line at once.
 
-    `needs` are the options that stand first in the help. Parameters in `axes` may have several values. `instead` says
+    `needs` are the options that stand first in the help, and `first` those that it shows beside them; without `first`
+    these are FIRST and the command's own. Parameters in `axes` may have several values. `instead` says
     what to do instead of an option that this command does not have. `usual` are the schedules of a line without
     --schedule: names with commas, or `core` for those of iosim count. It is None if the command itself checks the
     options that schedules read. `gpu` says whether it needs a GPU, except with --from-ncu.
     """
 
     needs: tuple[Need, ...] = ()
+    first: Collection[str] = ()
     own_axes: tuple[str, ...] = ()
     usual: str | None = ""
     instead: Mapping[str, str] = INSTEAD
@@ -170,18 +160,22 @@ class Command(click.Command):
         flags = {option.name: option.flag for option in self.options_of(ctx)}
         hints = AXIS_HINTS if self.axes == PLACES else {}
         lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
-        hidden = 0
+        hidden, outputs = 0, list[tuple[str, str]]()
         for parameter in self.get_params(ctx):
             name, record = str(parameter.name), parameter.get_help_record(ctx)
-            if record is not None:
+            if record is not None and isinstance(parameter, click.Option):
                 own = parameter.heading if isinstance(parameter, Option) else ANSWER
-                if not (HELP_ALL in ctx.meta or name in needed or name in FIRST or own in (OWN, ANSWER)):
-                    hidden += 1
+                if not (HELP_ALL in ctx.meta or name in needed or self.is_first(parameter)):
+                    hidden += name not in (*OUTPUTS, *TELLING)
+                    outputs += [record] * (name in OUTPUTS)
                     continue
                 others = [flags[other] for other in needed.get(name, ()) if other in flags]
                 instead = f"Or give {' or '.join(others)}." if others else ""
                 words = filter(None, (record[1], instead, hints.get(name)))
                 lines[REQUIRED if name in needed else own].append((record[0], " ".join(words)))
+        if len(outputs) > 1:
+            outputs = [(", ".join(names for names, _ in outputs), OUTPUT_TEXT)]
+        lines[ANSWER] += outputs
         lines[REQUIRED].sort(key=lambda record: record[0].startswith("--M"))
         for heading, records in lines.items():
             if records:
@@ -190,6 +184,13 @@ class Command(click.Command):
         if hidden:
             formatter.write_paragraph()
             formatter.write_text(f"{hidden} more options: iosim {ctx.info_name} --help-all")
+
+    def is_first(self, parameter: click.Parameter) -> bool:
+        """Whether --help shows a parameter that the command does not need."""
+        if self.first or not isinstance(parameter, Option):
+            return parameter.name in self.first
+        own = parameter.heading in (OWN, ANSWER) and parameter.name not in OUTPUTS
+        return (own and parameter is not load_option) or parameter.name in FIRST
 
     # ------------------------------------------------------------ faults, all at once
 
@@ -483,12 +484,14 @@ def named_command(
     usual: str | None = "",
     instead: Mapping[str, str] | None = None,
     gpu: bool = False,
+    first: str = "",
 ) -> Callable[[Function], Command]:
-    """A decorator that makes a command of this name from a function and its options."""
+    """A decorator that makes a command of this name from a function and its options. `first` are the names of the
+    parameters that --help shows, beside those that the command needs."""
 
     def make(function: Function) -> Command:
         made = click.command(name, cls=Command)(function)
-        made.needs, made.own_axes, made.usual, made.gpu = needs, axes, usual, gpu
+        made.needs, made.own_axes, made.usual, made.gpu, made.first = needs, axes, usual, gpu, first.split()
         made.instead = {**INSTEAD, **(instead or {})}
         return made
 

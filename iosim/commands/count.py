@@ -20,7 +20,13 @@ from .options import (
 )
 
 
-@named_command("count", needs=(N, D, M_OR_TILES), axes=PLACES, usual="core")
+@named_command(
+    "count",
+    needs=(N, D, M_OR_TILES),
+    axes=PLACES,
+    usual="core",
+    first="heads kv_heads causal mask hardware schedules tiles",
+)
 @problem_options
 @memory_options
 @tile_options

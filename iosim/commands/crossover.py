@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     needs=(Need("N", PLACES), D),
     axes=("N", "d", "dtype", *PLACES),
     usual="standard,standard-tiled,flash1,flash2,small-cache,small-cache-q",
+    first="heads kv_heads causal mask M hardware schedules detail",
 )
 @problem_options
 @memory_options

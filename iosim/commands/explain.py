@@ -64,7 +64,7 @@ class Asked(NamedTuple):
     timeout: str
 
 
-@named_command("explain")
+@named_command("explain", first="script kernel grid args consts warps hardware computes tune check")
 @click.argument("file", required=False)
 @text_option(
     "--script",

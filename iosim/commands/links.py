@@ -123,7 +123,13 @@ link_options = options(
 )  # fmt: skip
 
 
-@named_command("links", needs=(N, D, Need("ranks", ("nodes",))), axes=PLACES, usual=None)
+@named_command(
+    "links",
+    needs=(N, D, Need("ranks", ("nodes",))),
+    axes=PLACES,
+    usual=None,
+    first="heads kv_heads causal hardware nodes passes detail",
+)
 @link_options
 @problem_options
 @memory_options

@@ -11,7 +11,7 @@ from .command import N, named_command
 from .options import outputs, problem_asked, problem_options, tiles_option
 
 
-@named_command("mask", needs=(N,))
+@named_command("mask", needs=(N,), first="Nk causal tiles")
 @click.argument("expression", required=False)
 @problem_options
 @tiles_option("Br x Bc as 32x32.", default="64x64")

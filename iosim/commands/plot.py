@@ -38,7 +38,13 @@ class Columns(NamedTuple):
     steps: bool
 
 
-@named_command("plot", needs=(Need("path"),), axes=(*AXES, "ranks"), usual="core")
+@named_command(
+    "plot",
+    needs=(Need("path"),),
+    axes=(*AXES, "ranks"),
+    usual="core",
+    first="picture N d M heads causal hardware schedules tiles",
+)
 @click.argument("rows", required=False)
 @text_option("-x", "With a file of rows: the column on the x axis, as M_bytes.", metavar="COLUMN")
 @text_option("-y", "With a file of rows: the column on the y axis, as total.", metavar="COLUMN")

@@ -10,7 +10,12 @@ from .command import Need, named_command
 from .options import HARDWARE, flag_option, outputs, problem_options, text_option
 
 
-@named_command("profile", needs=(Need("N", ("from_ncu",)), Need("d", ("from_ncu",))), gpu=True)
+@named_command(
+    "profile",
+    needs=(Need("N", ("from_ncu",)), Need("d", ("from_ncu",))),
+    gpu=True,
+    first="heads kv_heads causal mask hardware from_ncu keep no_lse",
+)
 @click.argument("kernel", required=False)
 @problem_options
 @text_option(

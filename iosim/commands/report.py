@@ -57,7 +57,12 @@ def page_text(asked: Asked, trace: str | None) -> str:
     return page(found, chart, sys.argv[1:], choice.rule, choice.hardware)
 
 
-@named_command("report", needs=WITHOUT_TRACE, usual="core")
+@named_command(
+    "report",
+    needs=WITHOUT_TRACE,
+    usual="core",
+    first="heads causal mask hardware schedules tiles in_browser",
+)
 @problem_options
 @memory_options
 @tile_options

@@ -24,7 +24,13 @@ PREDICT = (
 )
 
 
-@named_command("roofline", needs=(N, D, Need("hardware")), axes=PLACES, usual="core")
+@named_command(
+    "roofline",
+    needs=(N, D, Need("hardware")),
+    axes=PLACES,
+    usual="core",
+    first="heads kv_heads causal M schedules tiles decode",
+)
 @problem_options
 @sram_option
 @hardware_option("Peaks, measured rates and M of a preset, as h100, or a FILE.toml; see iosim hardware.")

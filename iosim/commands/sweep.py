@@ -142,7 +142,9 @@ class Target(NamedTuple):
         return None
 
 
-@named_command("sweep", needs=NEEDS, axes=(*AXES, *OWN_AXES), usual=None)
+@named_command(
+    "sweep", needs=NEEDS, axes=(*AXES, *OWN_AXES), usual=None, first="heads causal hardware schedules what jobs resume"
+)
 @click.argument("config", required=False)
 @problem_options
 @memory_options

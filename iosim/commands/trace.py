@@ -17,7 +17,7 @@ from .options import (
 )
 
 
-@named_command("trace", needs=(N, D), usual="flash2")
+@named_command("trace", needs=(N, D), usual="flash2", first="heads causal mask schedules tiles M hardware kind")
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 16x16; or paper, best with --M.")

@@ -21,7 +21,9 @@ from .options import (
 )
 
 
-@named_command("training", needs=(N, D, M_OR_TILES), axes=PLACES)
+@named_command(
+    "training", needs=(N, D, M_OR_TILES), axes=PLACES, first="heads kv_heads causal mask hardware tiles unfused"
+)
 @problem_options
 @memory_options
 @tiles_option("paper, best, or Br x Bc as 128x64 (query rows first).")

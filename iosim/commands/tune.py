@@ -63,7 +63,13 @@ class Way(NamedTuple):
         return {name: goal for name in GOALS if (goal := getattr(self, name)) is not None}
 
 
-@named_command("tune", needs=(N, D, Need("M", ("hardware", "curve", "by", *GOALS))), instead=INSTEAD, axes=PLACES)
+@named_command(
+    "tune",
+    needs=(N, D, Need("M", ("hardware", "curve", "by", *GOALS))),
+    instead=INSTEAD,
+    axes=PLACES,
+    first="heads causal hardware by curve at_most x_floor",
+)
 @problem_options
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
 @schedule_option()

@@ -49,7 +49,14 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     return KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
 
 
-@named_command("verify", needs=NEEDS, usual="core", axes=("M",), gpu=True)
+@named_command(
+    "verify",
+    needs=NEEDS,
+    usual="core",
+    axes=("M",),
+    gpu=True,
+    first="heads kv_heads causal mask schedules tiles M from_ncu",
+)
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best (with --M).")
 @text_option(

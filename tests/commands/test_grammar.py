@@ -7,10 +7,11 @@ import random
 import re
 import shlex
 
+import click
 import pytest
 
 from iosim.commands.cli import COMMANDS, main
-from iosim.commands.command import HEADINGS, Command
+from iosim.commands.command import HEADINGS, NAMED, OUTPUTS, Command
 
 PROBLEM = ("--N", 64, "--d", 8)
 M = ("--M", "1KB")
@@ -405,6 +406,30 @@ def test_help_fits_80_columns_and_what_is_needed_comes_first(name, iosim, monkey
     for need in command.needs:
         flag = next(p.opts for p in command.params if p.name == need.parameter)
         assert any(f"  {option}" in first for option in flag)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_shows_ten_options_and_where_all_are(name, iosim):
+    """Those that most people need. The forms of an answer are one line more."""
+    command = main.get_command(None, name)
+    ctx = click.Context(command, info_name=name)
+    ctx.meta[NAMED] = None
+    flags = {parameter.name: max(parameter.opts, key=len) for parameter in command.options_of(ctx)}
+    assert set(command.first) <= set(flags), "each is an option of the command"
+    short, whole = (iosim(name, which).stdout for which in ("--help", "--help-all"))
+    shown, every = (
+        {key for key, flag in flags.items() if re.search(rf"^  {flag}\b", options_in(text), re.M)}
+        for text in (short, whole)
+    )
+    assert every == set(flags) and set(command.first) <= shown
+    assert len(shown - set(OUTPUTS)) <= 10
+    hidden = len(set(flags) - shown - set(OUTPUTS))
+    assert hidden == 0 or f"{hidden} more options: iosim {name} --help-all" in short
+
+
+def options_in(text):
+    """A help from its first heading on."""
+    return text[min(text.index(f"\n{heading}:\n") for heading in HEADINGS if f"\n{heading}:\n" in text) :]
 
 
 def test_the_help_of_a_sweep_says_which_schedules_it_counts(iosim):
