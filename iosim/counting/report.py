@@ -96,7 +96,7 @@ class Report(Answer):
         known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES, *ADDS]
         added = add_columns(self.results)
         names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]), *(c.name for c in added))
-        needs = (*NEEDS, *PLACES) if self.problem.divided else (*NEEDS[:-1], SHARED)
+        needs = (*NEEDS[:-1], *(PLACES if self.problem.divided else (SHARED,)))
         shown = (*needs, *MOVES, *added, *([ORDER] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
         return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)

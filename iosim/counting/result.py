@@ -215,7 +215,7 @@ PLACES: Columns[Result] = (  # if tiles may live in registers too
 MOVES: Columns[Result] = (
     Column("reads", heading="reads", spare=4),
     Column("writes", heading="writes", spare=3),
-    Column("total", heading="total words"),
+    Column("total", heading="total words", spare=6),
     Column("read_bytes"),
     Column("write_bytes"),
     Column("total_bytes", heading="bytes", cell="bytes", spare=1),
@@ -227,7 +227,7 @@ MOVES: Columns[Result] = (
 )
 RESULT = (*NEEDS, *MOVES)
 ADDS: Columns[Result] = (  # if a schedule adds in HBM
-    Column("adds", heading="adds"),
+    Column("adds", heading="adds", spare=3),
     Column("total_with_adds", heading="R + W + A", spare=2),
     Column("ratio_to_floor_with_adds", "number", "x floor with adds", ".3f", spare=1),
 )

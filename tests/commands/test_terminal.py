@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from paths import ROOT
 
+from iosim.counting.count import count
 from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown, wrapped
 from iosim.studies.roofline import roofline
 
@@ -125,6 +126,35 @@ def test_a_terminal_shows_what_it_has_room_for():
     assert rows[-1] == ["flash2", "196x1", "yes", "102,040", "89,128,960", "1,048,576", "90,177,536", "1.064"]
     said = " ".join(bare(text).split())
     assert "not shown: bytes, x standard (a wider terminal shows them, --csv has all)" in said
+
+
+LARGE = {"heads": 64, "batch": 32, "hardware": "h100"}
+WIDE = {
+    "reads and writes": ({"heads": 32, "mask": "causal", "M": "64KB"}, ["bytes", "x standard", "writes"]),
+    "a million tokens": ({"N": 2**20, **LARGE}, ["bytes", "x standard", "writes", "reads"]),
+    "adds": (
+        {"N": 2**20, **LARGE, "schedules": ["flash2-bwd-second-pass", "flash2-bwd"]},
+        ["R + W + A", "adds", "bytes", "reads", "writes", "x floor with adds", "x standard"],
+    ),
+    "registers": (
+        {"N": 2**20, **LARGE, "register_bytes": 262144, "schedules": ["flash2", "flash2-bwd"]},
+        ["R + W + A", "adds", "bytes", "reads", "writes", "x floor with adds", "x standard"],
+    ),
+    "long tiles and names": (
+        {"N": 2**30, **LARGE, "register_bytes": 262144, "tiles": "128x128", "schedules": ["flash2-bwd-second-pass"]},
+        ["bytes", "reads", "total words", "writes", "x standard"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WIDE)
+def test_the_ratio_to_the_floor_is_never_left_out_at_80_columns(case):
+    """First go what can be computed from the rest, then writes and reads, the SRAM, and at last the sum."""
+    options, left_out = WIDE[case]
+    found = layout(count(**{"N": 8192, "d": 128, **options}).table().grid(), 80)
+    assert {"schedule", "tiles", "fits", "x floor"} <= found.widths.keys()
+    assert sorted(found.left_out) == sorted(left_out)
+    assert sum(found.widths.values()) + found.gap * (len(found.widths) - 1) <= 80
 
 
 def test_the_winner_and_what_does_not_fit_stand_out():
