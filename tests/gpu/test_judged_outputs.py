@@ -130,11 +130,11 @@ def test_narrow_sums_of_wide_inputs_are_right(name, judged):
     assert 1e-4 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
 
 
-@pytest.mark.parametrize("name", ["standard-square", "standard-tiled"])
+@pytest.mark.parametrize("name", [pytest.param("standard-square", marks=pytest.mark.long), "standard-tiled"])
 def test_row_sums_in_a_narrow_type_are_rounded_after_each_tile(name, judged):
     """A score of standard-square is a sum of parts of d, and a row sum one of many tiles: both are rounded each time.
     Found on an H100 with 6709 keys, where a right kernel failed."""
-    p = Attention(7, 32, Nk=1700, dtype="fp32", acc_dtype="fp16")
+    p = Attention(14, 32, Nk=1700, dtype="fp32", acc_dtype="fp16")
     found = judged(ScheduleJob(name, p, Tiling(7, 20)))
     assert 2e-5 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
 

@@ -37,6 +37,7 @@ WHOLE = [
 ]  # all parts were measured; on a second GPU only a few were
 SECOND = [folder for folder in FOLDERS if folder not in WHOLE]
 SMALL_TRACE = 20_000  # pairs of tiles over all heads; larger traces take seconds each
+SHORT_TRACE = 5_000  # those of the short run
 EIGHTHS = 8
 
 ROWS = sorted(
@@ -124,10 +125,10 @@ def trace_size(e):
     return -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k) * p.instances
 
 
-def written_down(folder):
+def written_down(folder, most=SMALL_TRACE):
     """(evidence, row of rows.csv) of every small trace: what the model predicted when the two were compared."""
     pairs = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
-    return [(e, row) for e, row in pairs if trace_size(e) <= SMALL_TRACE]
+    return [(e, row) for e, row in pairs if trace_size(e) <= most]
 
 
 def at_the_ends(pairs):
@@ -153,25 +154,25 @@ def assert_predictions_are_those_of_today(pairs, folder):
 
 
 @pytest.mark.early
-class TestATwentieth:
-    """Every twentieth of the small traces. A class by itself, so that `--dist loadscope` gives it to a worker of its own."""
+class TestATenth:
+    """Every tenth of the smallest traces. A class by itself, so that `--dist loadscope` gives it to a worker of its own."""
 
     @needs_measurements
     @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
     def test_predictions_are_those_that_were_written_down(self, folder):
-        pairs = written_down(folder)
-        assert_predictions_are_those_of_today(pairs[::20], folder)
+        pairs = written_down(folder, SHORT_TRACE)
+        assert_predictions_are_those_of_today(pairs[::10], folder)
 
 
 @pytest.mark.early
 class TestAtTheEnds:
-    """The small traces of the least and the largest sizes. A shape that two GPUs share is replayed on the first."""
+    """The smallest traces with the least and the largest sizes. A shape that two GPUs share is replayed on the first."""
 
     @needs_measurements
     def test_predictions_are_those_that_were_written_down(self):
         seen = set()
         for folder in [*WHOLE, *SECOND]:
-            pairs = at_the_ends(written_down(folder))
+            pairs = at_the_ends(written_down(folder, SHORT_TRACE))
             shapes = [key_of(e.job) for e, _ in pairs]
             assert 5 <= len(pairs) <= 10
             new = [pair for pair, shape in zip(pairs, shapes, strict=True) if shape not in seen]

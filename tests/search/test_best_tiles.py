@@ -103,7 +103,7 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
         assert not totals or totals[found] == min(totals.values())
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 2**15])
+@pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.long), 7, 2**15])
 def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
     monkeypatch.setattr(best_module, "CANDIDATES_AT_ONCE", chunk)
     rng = np.random.default_rng(chunk)
