@@ -245,7 +245,7 @@ def test_rows_say_what_each_schedule_needs(ask, iosim):
 
 
 def test_many_stretches_are_shown_in_part(iosim, ask):
-    line = ("tune", "--N", 8192, "--d", 128, "--x-floor", 1.2)
+    line = ("tune", "--N", 1024, "--d", 64, "--x-floor", 1.2)
     whole, some = iosim(*line, "--all").stdout, iosim(*line).stdout
     count = len(ask(*line)["stretches"])
     assert (
