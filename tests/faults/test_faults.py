@@ -1,7 +1,7 @@
 """After any fault nothing is lost, nothing is doubled, nothing is half-written, and the message says what to do.
 
 `python tests/faults/test_faults.py` makes all tries and writes the table of docs/scale.md. The long tests make all of
-them as well, and the short ones two of each that needs no other process.
+them as well, and the short ones one of each that needs no other process.
 """
 
 import multiprocessing
