@@ -25,35 +25,61 @@ def kept(name):
         return list(csv.DictReader(file))
 
 
-class OnCpu:
-    """Runs programs on the CPU; both GPUs are this process."""
+def key_of(program):
+    """What is compiled once: a source, with the grids of its kernels."""
+    return program.source, *(kernel.grid for kernel in program.kernels)
 
-    def __init__(self, folder):
-        self.folder, self.built, self.moves = folder, {}, []
+
+class Listed:
+    """Runs nothing: lists the programs that a case asks for, each once. Every word is 1."""
+
+    def __init__(self):
+        self.programs = {}
+
+    def __call__(self, rank, program, inputs, home=None):
+        self.programs[key_of(program)] = program
+        ones = {name: np.ones(array.full_shape) for name, array in program.arrays.items()}
+        return ones, dict.fromkeys(ones, (0, 0))
+
+
+class OnCpu:
+    """Runs programs of one library on the CPU; both GPUs are this process."""
+
+    def __init__(self, programs, library):
+        self.number, self.library, self.moves = {key: k for k, key in enumerate(programs)}, library, []
 
     def __call__(self, rank, program, inputs, home=None):
         self.moves += [(rank, home)] * (program.name == "take")
-        key = program.source, *program.tables
-        if key not in self.built:
-            self.built[key] = on_cpu.build([program], self.folder, name=f"k{len(self.built)}")
         given = {name: np.asarray(value, float) for name, value in inputs.items()}
-        found, counts, _ = on_cpu.run(self.built[key], 0, program, given)
+        found, counts, _ = on_cpu.run(self.library, self.number[key_of(program)], program, given)
         written = {name: value for name, value in found.items() if counts.get(name, (0, 0))[1]}
         halves = {name for name in written if program.arrays[name].dtype == "fp16"}
         outputs = {name: value.astype(np.float16) if name in halves else value for name, value in written.items()}
         return outputs, counts
 
 
+def rows_of(case, run, folder):
+    return on_gpus.rows_of(case, run, lambda rank, array: array, folder)
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory):
+    """All programs of all cases, compiled together."""
+    folder, listed = tmp_path_factory.mktemp("kernels"), Listed()
+    for case in CASES:
+        rows_of(case, listed, folder)
+    return OnCpu(listed.programs, on_cpu.build(listed.programs.values(), folder))
+
+
 @pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c.scheme}-{c.p.mask}-{'bwd' if c.backward else 'fwd'}")
-def test_kernels_receive_the_words_of_iosim_links(case, tmp_path):
-    run = OnCpu(tmp_path)
+def test_kernels_receive_the_words_of_iosim_links(case, cpu, tmp_path):
     for stored in (False, True):
-        run.moves.clear()
-        rows = on_gpus.rows_of(replace(case, stored=stored), run, lambda rank, array: array, tmp_path)
+        cpu.moves.clear()
+        rows = rows_of(replace(case, stored=stored), cpu, tmp_path)
         assert rows and all(row["equal"] for row in rows), rows
         assert {row["gpu"] for row in rows} == {0, 1} and all(float(row["error"]) < 1e-3 for row in rows)
-        assert {*run.moves} == ({(0, 1), (1, 0)} if stored else {(0, 0), (1, 1)})
+        assert {*cpu.moves} == ({(0, 1), (1, 0)} if stored else {(0, 0), (1, 1)})
 
 
 class InMemory:
