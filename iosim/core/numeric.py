@@ -80,7 +80,7 @@ class Numeric(Machine):
         if stores:
             owners[index] = self.turn[1]
 
-    def _at_home(self, block: Block, tensor: str) -> None:
+    def _at_home(self, block: Block, tensor: str, index: tuple[Places, ...]) -> None:
         """Note which iteration, a GPU, has the words of a block in its memory. ScheduleError if what is taken for its
         own is not, or if it receives what is."""
         if self.turn is None or block.own == () or not (block.own or tensor in self.homes):
@@ -89,12 +89,16 @@ class Numeric(Machine):
             self.homes[tensor] = np.full(self.array(tensor).shape, -1)
         homes, here, held = self.homes[tensor], self.turn[1], 0
         if block.own:
-            own = shape_of(tensor, block.own, self.tensors, self.p) if isinstance(block.own, tuple) else block.shape
-            part = homes[slices(own)]
+            mine = index
+            if isinstance(block.own, tuple):
+                mine = slices(shape_of(tensor, block.own, self.tensors, self.p))
+            part = homes[mine]
             if ((part != -1) & (part != here)).any():
                 raise ScheduleError(f"{tensor} is taken for its own by an iteration, and by another one before it")
-            homes[slices(own)], held = here, part.size
-        if (homes[slices(block.shape)] == here).sum() > held:
+            homes[mine], held = here, part.size
+            if mine is index:
+                return
+        if np.count_nonzero(homes[index] == here) > held:
             raise ScheduleError(f"an iteration receives words of {tensor} that lie in its own memory: say own=")
 
     def _new(self, block: Block) -> Array:
@@ -125,14 +129,14 @@ class Numeric(Machine):
         if where is None or where.any:
             index = slices(block.shape)
             self._claim(tensor, index, stores=False)
-            self._at_home(block, tensor)
+            self._at_home(block, tensor, index)
             block.value[...] = self.array(tensor)[index]
             self._round(block)
 
     def _put(self, block: Block, tensor: str) -> None:
         index = slices(block.shape)
         self._claim(tensor, index, stores=True)
-        self._at_home(block, tensor)
+        self._at_home(block, tensor, index)
         self.array(tensor)[index] = self._rounded(value_of(block), self.p.hbm_type(self.tensors[tensor]))
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:

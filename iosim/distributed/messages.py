@@ -37,6 +37,7 @@ class Messages(Watcher):
     def __init__(self, ranks: int):
         self.ranks = ranks
         self.found: list[Message] = []
+        self._homes: dict[str, NDArray[np.int64]] = {}
 
     def start(self, machine: Machine) -> None:
         self.machine = cast("Numeric", machine)
@@ -59,9 +60,12 @@ class Messages(Watcher):
 
     def home(self, tensor: str) -> NDArray[np.int64]:
         """The GPU that has each word of a tensor. An input of which no GPU uses a word lies with its tokens."""
+        if tensor in self._homes:
+            return self._homes[tensor]
         homes = self.machine.homes[tensor]
         by_token = np.arange(len(homes)) // max(1, len(homes) // self.ranks)
-        return np.where(homes == -1, by_token.reshape(-1, *[1] * (homes.ndim - 1)), homes)
+        by_token = by_token.reshape(-1, *[1] * (homes.ndim - 1))
+        return self._homes.setdefault(tensor, np.where(homes == -1, by_token, homes))
 
     def senders(self, message: Message) -> NDArray[np.int64]:
         """The GPU that sends each word of a message; -1 where a word lies here already."""

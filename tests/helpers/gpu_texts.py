@@ -1,5 +1,7 @@
 """Runs of the texts of attention across GPUs, on every machine, with inputs of all heads in the order of the GPUs."""
 
+import random
+
 import numpy as np
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
@@ -13,6 +15,14 @@ from iosim.oracles.attention import attention
 def splits(name, P, mask="dense", **sizes):
     """The splits of a problem that a scheme may use."""
     return splits_of(SCHEMES[name], Attention(mask=parse_mask(mask), **sizes), P)
+
+
+def few_and_others(cases, seed, many=2):
+    """(a few of the splits on 2 to 6 GPUs, chosen by a seed; all others)."""
+    found = list(cases)
+    small = [k for k, t in enumerate(found) if 2 <= t.ranks <= 6]
+    few = random.Random(seed).sample(small, many)
+    return [found[k] for k in few], [t for k, t in enumerate(found) if k not in few]
 
 
 def random_inputs(p, seed=0):
@@ -59,8 +69,8 @@ def runs(scheme, t, *machines):
     return found
 
 
-def numeric(scheme, t, seed=0):
+def numeric(scheme, t, *watchers):
     """The inputs of a numeric run, its traffic, and O."""
-    hbm, traffic = random_inputs(t.problem, seed), Traffic()
-    machine = Numeric(t.run, hbm, traffic).run(scheme.bind(t), scheme.tiling(t))
+    hbm, traffic = random_inputs(t.problem), Traffic()
+    machine = Numeric(t.run, hbm, traffic, *watchers).run(scheme.bind(t), scheme.tiling(t))
     return hbm, traffic, machine.array("O")
