@@ -201,13 +201,15 @@ def print_pieces(pieces: Pieces) -> None:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay
-    whole."""
+    """A line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay whole,
+    and so do sizes with their unit."""
     from textwrap import wrap
 
     if len(line) <= width:
         return [line]
-    return wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    whole = re.sub(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)", "\0", line)
+    found = wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [part.replace("\0", " ") for part in found]
 
 
 def print_grid(grid: Grid, console: Console) -> None:

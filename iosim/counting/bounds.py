@@ -399,11 +399,21 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
 
 
 def no_algorithm(floor: Bound) -> str:
-    """The subject of the sentence about a floor, which names the class. Compulsory words are the floor of every exact
-    algorithm that has the inputs alone."""
+    """The subject of the sentence about a floor. Compulsory words are the floor of every exact algorithm that has the
+    inputs alone."""
     gradients = floor.name.startswith("backward")
     if isinstance(floor, ProvenFloor) and floor.form == "compulsory":
-        return f"No exact algorithm{' for the gradients' * gradients}"
+        return no_exact(gradients)
+    return none_of_class(gradients)
+
+
+def no_exact(gradients: bool) -> str:
+    """The subject of a sentence about all exact algorithms."""
+    return f"No exact algorithm{' for the gradients' * gradients}"
+
+
+def none_of_class(gradients: bool) -> str:
+    """The subject of a sentence about the algorithms for which the floor is proven, which names their class."""
     return f"No algorithm for exact {'gradients' if gradients else 'attention'} by standard products"
 
 

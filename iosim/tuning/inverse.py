@@ -19,7 +19,7 @@ from ..answer import Answer, Column, Table
 from ..core.arrays import last_true
 from ..core.problem import Attention
 from ..counting.asked import asked
-from ..counting.bounds import CLASSES, FLOORS
+from ..counting.bounds import CLASSES, FLOORS, no_exact, none_of_class
 from ..counting.columns import flags
 from ..counting.conditions import conditions
 from ..counting.floors import held_words, narrowest_bytes
@@ -36,7 +36,18 @@ from .best import dominated, lines_on_dominated, space_json
 from .curve import step_at
 from .every_M import OF_SCHEDULE, STEP, Curve, problem_line, step_row
 from .least import curve_of
-from .stretches import Interval, Stretch, intervals, octaves, size_of, stretches, united, where_true_in_M
+from .stretches import (
+    MOST_GAPS,
+    MOST_NAMED,
+    Interval,
+    Stretch,
+    intervals,
+    octaves,
+    size_of,
+    stretches,
+    united,
+    where_true_in_M,
+)
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -145,6 +156,11 @@ class LeastM(Answer):
     def family(self) -> str:
         """The family of the schedules that were searched."""
         return self.curve.space[0].family
+
+    @property
+    def backward(self) -> bool:
+        """Whether gradients are computed."""
+        return self.family == "backward"
 
     @property
     def lines(self) -> list[str]:
@@ -273,7 +289,7 @@ class AtMost(LeastM):
         goal, step = format_bytes(self.most_bytes), self.step
         if self.impossible:
             least = format_bytes(self.floor_words(None) * narrowest_bytes(self.problem))
-            return [f"No algorithm of the class moves at most {goal}, at any M: it moves {least} or more."]
+            return [f"{no_exact(self.backward)} moves at most {goal}, at any M: it moves {least} or more."]
         if step is None:
             last = self.curve.steps[-1] if self.curve.steps else None
             why = f"the least is {format_bytes(last.total_bytes)}, by {chosen(last)}" if last else "nothing fits"
@@ -291,8 +307,9 @@ class AtMost(LeastM):
         if self.none_below is None:
             return [] if self.M_bytes is None else ["No floor proves anything about a smaller M."]
         if self.none_below == self.M_bytes:
-            return ["No algorithm of the class does so with less: the floor proves it."]
-        below = f"No algorithm of the class does so below M = {format_bytes(self.none_below)}: the floor proves it."
+            return [f"{none_of_class(self.backward)} does so with less: the floor proves it."]
+        none = none_of_class(self.backward)
+        below = f"{none} does so below M = {format_bytes(self.none_below)}: the floor proves it."
         return [below + ("" if self.M_bytes is None else " In between it is open.")]
 
     def on_chip(self) -> list[str]:
@@ -405,12 +422,13 @@ class WithinFloor(LeastM):
         return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else []), *self.meaning()]
 
     def meaning(self) -> list[str]:
-        """The lines on the order and the gaps of the rows, and on an SRAM that holds no row of Q."""
+        """The lines on the floor, on the order and the gaps of the rows, and on an SRAM that holds no row of Q."""
         row = self.problem.d * self.problem.word_bytes
         small = f"an M below {format_bytes(row)} holds less than one row of Q; --curve begins there"
         order = "rows: most doublings of M first; gaps: how many short ranges of M inside a row miss the factor"
         below = bool(self.intervals) and self.intervals[0].first < row
-        return [order] * bool(self.rows) + [small] * below
+        floor = f"floor: {none_of_class(self.backward).replace('No', 'no', 1)} moves less"
+        return [floor, *[order] * bool(self.rows), *[small] * below]
 
     @property
     def lines(self) -> list[str]:
@@ -429,15 +447,19 @@ class WithinFloor(LeastM):
         return f": the nearest is a factor of {least:.4g}, at M = {format_bytes(ratios[least].M_bytes)}"
 
     def ends(self) -> list[str]:
-        """The sentence on the M from which on it is always so, and on the first M of all, where these are others."""
-        longest, first, found = self.stretches[0].whole.first, self.intervals[0].first, []
-        if self.always_from is None:
-            found.append("from no M on without end")
-        elif self.always_from != longest:
+        """The sentences on the first and last M of all and on that from which on it is always so, as far as the
+        stretches that are named do not tell them; and why a larger M may miss the factor."""
+        named, more = [part.whole.first for part in self.stretches[:MOST_NAMED]], len(self.stretches) > MOST_NAMED
+        (longest, gaps), found = self.stretches[0], list[str]()
+        told = self.always_from in named or (longest.last == self.most and len(gaps) <= MOST_GAPS)
+        if self.always_from is None and more:
+            found.append(f"at none above {format_bytes(self.intervals[-1].last)}")
+        if self.always_from is not None and not told:
             found.append(f"at every M from {format_bytes(self.always_from)} on")
-        if first != longest:
-            found.append(f"at none below {format_bytes(first)}")
-        return [f"It is so {' and '.join(found)}."] if found else []
+        if more and self.intervals[0].first != longest.first:
+            found.append(f"at none below {format_bytes(self.intervals[0].first)}")
+        why = "A larger M that misses the factor moves no more words: its floor is lower."
+        return [f"It is so {' and '.join(found)}."] * bool(found) + [why] * (longest.last != self.most)
 
     def on_chip(self) -> list[str]:
         """The sentence on the SRAM of the named GPU."""

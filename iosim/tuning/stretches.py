@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 KIB = 1024
 
 SHORT = 4  # a gap is at most 1 / SHORT as long as each of the two intervals that it parts
-MOST_GAPS, MOST_OTHERS = 3, 2  # that a sentence names
+MOST_GAPS, MOST_NAMED = 3, 3  # gaps and stretches that a sentence names
 
 
 class Interval(NamedTuple):
@@ -118,7 +118,7 @@ def places_of(others: Sequence[Stretch], brief: Text) -> str:
     """The longest of some stretches in words, and the number of the shorter ones."""
     shown = [
         brief(part.whole) + (f" with {numbered(len(part.gaps), 'gap')}" if part.gaps else "")
-        for part in others[:MOST_OTHERS]
+        for part in others[: MOST_NAMED - 1]
     ]
     shorter = len(others) - len(shown)
     return joined([*shown, *([f"in {shorter} shorter stretch{'es' * (shorter != 1)}"] if shorter else [])])

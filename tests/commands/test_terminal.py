@@ -358,6 +358,11 @@ def test_a_line_of_a_cell_does_not_break_within_a_number():
     assert folded("small-cache,small-cache-q", 14).split("\n") == ["small-cache,", "small-cache-q"]
 
 
+def test_a_line_of_text_does_not_break_between_a_size_and_its_unit():
+    assert wrapped("none below 262,660 B (256.50 KiB)", 19) == ["none below", "  262,660 B", "  (256.50 KiB)"]
+    assert wrapped("no more than 3 Bytes here", 15) == ["no more than 3", "  Bytes here"]
+
+
 def test_a_phone_shows_more_than_names():
     """At 40 columns texts and headings break at spaces before a column of numbers is left out, and sizes keep units."""
     rows = [{"schedule": "usp", "split": "heads 4 x ring 2", "words a GPU": 159_383_552, "x floor": "1.086"}]

@@ -139,7 +139,8 @@ def test_the_sentences_on_at_most(ask):
                      rf"{least['Bc']}\) moves {moved}.*\) there\. With one byte less of M, the least is {shorter}", said["answer"])  # fmt: skip
     assert f", {below.total_bytes - 8 * 2**20:,} B too many." in said["answer"]
     assert (
-        f"does so below M = {said['none_below_M_bytes']:,} B" in said["answer"]
+        f"No algorithm for exact attention by standard products does so below M = {said['none_below_M_bytes']:,} B"
+        in said["answer"]
         and "In between it is open." in said["answer"]
     )
     assert (
@@ -153,7 +154,7 @@ def test_what_no_algorithm_can_do_is_said_so(ask):
     least = 4 * 64 * 8 * 2
     under, at = (ask("tune", "--N", 64, "--d", 8, "--at-most", goal) for goal in (least - 1, least))
     assert under["impossible"] and under["M_bytes"] is under["winner"] is under["none_below_M_bytes"] is None
-    assert f"No algorithm of the class moves at most {least - 1:,} B" in under["answer"]
+    assert f"No exact algorithm moves at most {least - 1:,} B" in under["answer"]
     assert f"at any M: it moves {least:,} B (4 KiB) or more." in under["answer"]
     assert at["M_bytes"] and not at["impossible"]
 
@@ -181,8 +182,9 @@ def test_the_sentences_on_a_factor(ask):
         said["answer"],
     )
     assert [int(x.replace(",", "")) for x in first.groups()] == [said["from_M_bytes"], said["to_M_bytes"]]
-    assert f" It is so at every M from {said['always_from_M_bytes']:,} B (" in said["answer"]
-    assert f" on and at none below {said['first_M_bytes']:,} B (" in said["answer"]
+    assert said["answer"].count(f" from {said['always_from_M_bytes']:,} B (") == 1, "named once"
+    assert f" It is so at none below {said['first_M_bytes']:,} B (" in said["answer"]
+    assert said["answer"].endswith("A larger M that misses the factor moves no more words: its floor is lower.")
     assert said["stretches"][0]["from_M_bytes"] == said["from_M_bytes"] and said["x_floor"] == 1.2
     inside = tune(2048, 64, said["from_M_bytes"]).winner.ratio_to_floor
     assert (
@@ -191,6 +193,37 @@ def test_the_sentences_on_a_factor(ask):
         <= 1.2
         < tune(2048, 64, said["from_M_bytes"] - 1).winner.ratio_to_floor
     )
+
+
+def test_the_floor_of_a_factor_names_its_class(iosim):
+    line = ("tune", "--N", 64, "--d", 8, "--x-floor", 9)
+    assert "\nfloor: no algorithm for exact attention by standard products moves less\n" in iosim(*line).stdout
+    assert "no algorithm for exact gradients by standard" in iosim(*line, "--schedule", "flash2-bwd").stdout
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_end_of_a_factor_is_named_once(seed):
+    """The first M of all, and that from which on it is always so, unless the stretches that are named tell them."""
+    rng = random.Random(seed)
+    N, d, factor = rng.randint(2, 60), rng.randint(1, 8), rng.choice([1.1, 1.2, 1.5, 2, 3])
+    found = least_M(N, d, x_floor=factor, schedules=rng.choice(["flash1", "flash2", "flash2,standard-tiled"]))
+    said = " ".join(found.lines)
+    if not found.intervals:
+        assert " at no M: " in said
+        return
+    ends, first, always, longest = (
+        " ".join(found.ends()),
+        found.intervals[0].first,
+        found.always_from,
+        found.stretches[0],
+    )
+    if longest.whole.last == found.most and len(longest.gaps) <= 3:
+        assert "at every larger M" in said and " on" not in ends, "the gaps that are named tell it"
+    elif always is not None:
+        assert len(re.findall(rf"from {always:,} B\b(?: \([^)]*\))? on\b|at M = {always:,} B", said)) == 1
+    assert ("at none below" in ends) == (len(found.stretches) > 3 and found.stretches[0].whole.first != first)
+    assert ("at none above" in ends) == (len(found.stretches) > 3 and always is None)
+    assert ("its floor is lower" in ends) == (found.stretches[0].whole.last != found.most)
 
 
 def test_a_csv_without_a_row_has_its_header(iosim):
