@@ -94,7 +94,7 @@ link_options = options(
     repeated_option(
         "--schedule",
         "schedules",
-        "Only these, as ring,ulysses (default: those that the problem allows).",
+        "Only these, as ring,usp:4x2 for one split of usp (default: those that the problem allows).",
         metavar="NAMES",
         heading=CHOICE,
         kind=SCHEMES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -414,12 +415,29 @@ PASSES = {"forward": SCHEMES, **{kind: {s.name: s for s in _LATER if s.kind == k
 
 
 def find_schemes(names: str | Iterable[str], kind: str = "forward") -> list[Scheme]:
-    """The schemes of a text as `ring,ulysses`, or of several such texts, each once. InputError for an unknown name."""
+    """The schemes of a text as `ring,usp:4x2`, or of several such texts, each once. InputError for an unknown name."""
     found = [names] if isinstance(names, str) else list(names)
     given, known = [name.strip().lower() for text in found for name in text.split(",")], PASSES[kind]
-    for name in given:
+    schemes = []
+    for name, colon, sides in (text.partition(":") for text in dict.fromkeys(given)):
         if name not in SCHEMES:
             raise InputError("--schedule", name, ", ".join(SCHEMES), suggestion(name, SCHEMES))
         if name not in known:
             raise InputError("--schedule", name, f"{', '.join(known)} with --pass {kind}", "others are forward passes")
-    return [known[name] for name in dict.fromkeys(given)]
+        schemes.append(of_sides(known[name], sides) if colon else known[name])
+    return schemes
+
+
+def of_sides(scheme: Scheme, sides: str) -> Scheme:
+    """A scheme that takes one split only: that of the numbers in its name, as `4x2` of `heads 4 x ring 2`."""
+
+    def splits(p: Attention, ranks: int) -> list[Across]:
+        found = {"x".join(re.findall(r"\d+", scheme.split(t))): t for t in scheme.splits(p, ranks)}
+        if sides not in found:
+            allowed = ", ".join(f"{scheme.name}:{each}" for each in found)
+            raise InputError(
+                "--schedule", f"{scheme.name}:{sides}", f"{allowed} with {ranks} GPUs", "as in the column split"
+            )
+        return [found[sides]]
+
+    return replace(scheme, splits=splits)

@@ -550,6 +550,24 @@ def test_notes_say_what_is_missing():
     assert not any("--network" in note for note in given.notes) and given["ring"].link_seconds > 0
 
 
+# ---------------------------------------------------------------- given splits
+
+
+@pytest.mark.parametrize("name, splits", [("usp", ["2x4", "4x2"]), ("mesh", ["2x4", "4x2"])])
+def test_given_splits_have_a_row_each(name, splits):
+    """In the order of the column `split`, with words by hand; the best of them is the row without a split."""
+    S, d, H, G, P = 1024, 4, 24, 8, 8
+    found = iosim.links(S, d, P, heads=H, kv_heads=G, schedules=[f"{name}:{split}" for split in splits]).results
+    for r, (a, b) in zip(found, ((2, 4), (4, 2)), strict=True):
+        if name == "usp":
+            words, split = S * (H + G) * 2 * d * (a - 1) // a + S * G * 2 * d * (b - 1), f"heads {a} x ring {b}"
+        else:
+            words, split = S * H * (2 * d + 1) * (b - 1) + S * G * 2 * d * (a - 1), f"{a} rows x {b} columns"
+        assert (r.schedule, r.split, r.received_words) == (name, split, words)
+    best = iosim.links(S, d, P, heads=H, kv_heads=G, schedules=name)[name]
+    assert best.received_words == min(r.received_words for r in found)
+
+
 # ---------------------------------------------------------------- bad input
 
 
@@ -567,6 +585,10 @@ def test_notes_say_what_is_missing():
         ("--ranks 6 --nodes 2x4 --N 64 --d 8", r"--ranks: found 6; allowed: 8, the GPUs of --nodes 2x4"),
         ("--ranks 4 --N 64 --d 8 --link fast", r"--link: found 'fast'; allowed: bytes a second"),
         ("--ranks 4 --N 64 --d 8 --schedule rign", r"did you mean ring\?|did you mean 'ring'"),
+        (
+            "--ranks 8 --N 64 --d 8 --heads 8 --schedule usp:8x1",
+            r"found 'usp:8x1'; allowed: usp:2x4, usp:4x2 with 8 GPUs",
+        ),
         ("--ranks 4 --N 64 --d 8 --mask causal:b", r"a mask of tokens with iosim links"),
         ("--ranks 4 --N 64 --d 64 --M 100", r"--M: found '100 B'"),
         ("--N 64 --d 8", r"--ranks"),
