@@ -34,7 +34,7 @@ from .colours import GREY, ink_on, tensor_colours
 from .footprint import fullest
 from .mask import tile_map, tiles_svg
 from .roofline import roofline_sheet
-from .svg import label, segment, svg_frame
+from .svg import label, segment, svg_frame, text_width
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c1c1c; --muted: #6a6a6a; --paper: #fff; --rule: #dcdcdc; --tile: #0072b2;
@@ -65,7 +65,7 @@ svg { width: 100%; height: auto; display: block; } svg { color: var(--ink); }
 .legend span { display: inline-block; width: 1.6rem; border-top: .2rem solid; margin: 0 .5rem .2rem 0;
        vertical-align: middle; }
 .legend .dashed { border-top-style: dashed; } .legend .dotted { border-top-style: dotted; }
-@media (max-width: 45rem) { .wide > svg { min-width: 38rem; } .legend { display: block; } }
+@media (max-width: 45rem) { .wide > svg:has(text) { min-width: 38rem; } .legend { display: block; } }
 @media (min-width: 64rem) {
        section { display: grid; grid-template-columns: 17rem minmax(0, 1fr); gap: 0 2rem; margin: 2rem 0; }
        section > h2, section > p { grid-column: 1; margin-top: 0; }
@@ -305,7 +305,7 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
     widest = max([limit, *(sum(part for _, part in parts) for _, parts, _ in rows)])
     left, width, height = 205, 410, 34
     scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
-    found = []
+    found, at = list[str](), left + limit * scale
     for k, (name, parts, note) in enumerate(rows):
         y, x = 22 + k * height, float(left)
         found.append(label(left - 8, y + 15, name, "end"))
@@ -316,10 +316,10 @@ def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
             if wide > 9 * len(piece) + 4:
                 found.append(label(x + wide / 2, y + 15, piece, "middle", ink_on(palette[piece])))
             x += wide
-        found.append(label(x + 8, y + 15, note, "start"))
+        clear = at if x < at < x + 8 + text_width(note) else x  # no text is crossed by the mark
+        found.append(label(clear + 8, y + 15, note, "start"))
     end = 22 + len(rows) * height
-    x = left + limit * scale
-    found.append(segment(x, 14, x, end, "mark") + label(x, 11, limit_name, "middle"))
+    found.append(segment(at, 14, at, end, "mark") + label(at, 11, limit_name, "middle"))
     return svg_frame(WIDTH, end + 6, title, "".join(found))
 
 

@@ -14,7 +14,8 @@ from iosim.counting.count import count
 from iosim.pictures.batch import batch_page
 from iosim.pictures.colours import COLOURS, GREY, INK, OTHERS, TENSORS, contrast, ink_on
 from iosim.pictures.links_page import links_page
-from iosim.pictures.page import STYLE
+from iosim.pictures.page import STYLE, bars_svg
+from iosim.pictures.svg import text_width
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
 VOID = {"meta", "br"}
@@ -324,3 +325,22 @@ def test_letters_can_be_read(mode, page):
 def test_lines_can_be_seen_in_the_dark():
     ground = css_colours("dark")["paper"]
     assert all(contrast(drawn_in("dark", "stroke", colour), ground) >= LEAST for colour in (*COLOURS, GREY, INK))
+
+
+@pytest.mark.parametrize("sizes", [(100, 60, 97), (100, 99, 50), (30, 20, 10)], ids=str)
+def test_the_mark_of_a_bar_chart_crosses_no_note(sizes):
+    """The mark is at 100. A note stands beside its bar, or beyond the mark if that would cross it."""
+    rows = [(f"bar {k}", [("Q", size)], "a note of some length") for k, size in enumerate(sizes)]
+    drawn = bars_svg(rows, (100, "M"), "bars", "B")
+    mark = float(re.search(r'class="mark"[^>]* d="M([\d.]+) ', drawn)[1])
+    notes = [float(x) for x in re.findall(r'<text x="([\d.]+)"[^>]*>a note', drawn)]
+    assert len(notes) == len(sizes)
+    assert all(x > mark or x + text_width("a note of some length") < mark for x in notes)
+
+
+def test_a_picture_without_text_is_no_wider_than_a_phone(iosim):
+    """The mask; charts keep a width at which their text can be read, and can be moved."""
+    page = iosim("report", "--N", 64, "--d", 16, "--M", "4KB", "--causal").stdout
+    assert ".wide > svg:has(text) { min-width: 38rem; }" in page
+    mask = page[page.index("<h2>Mask</h2>") :]
+    assert "<text" not in mask[: mask.index("</svg>")] and "<text" in page[: page.index("<h2>Mask</h2>")]
