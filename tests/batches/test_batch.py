@@ -79,16 +79,21 @@ def test_a_batch_of_one_has_the_best_tiles_of_a_count(mask):
     )  # fmt: skip
 
 
-def test_best_tiles_of_a_batch_are_those_of_least_traffic():
-    found = iosim.batch("12:30, 3:40", 8, M="1500", mask="causal")["repeat"]
+@pytest.mark.parametrize(
+    "requests, M",
+    [(((12, 30), (3, 40)), "1500"), pytest.param(((20, 60), (3, 90)), "3000", marks=pytest.mark.long)],
+)
+def test_best_tiles_of_a_batch_are_those_of_least_traffic(requests, M):
+    found = iosim.batch(", ".join(f"{n}:{k}" for n, k in requests), 8, M=M, mask="causal")["repeat"]
+    N, Nk = map(max, zip(*requests, strict=True))
     tried = {}
-    for Br in range(1, 13):
-        for Bc in range(1, 41):
+    for Br in range(1, N + 1):
+        for Bc in range(1, Nk + 1):
             each = [
-                iosim.count(N=n, Nk=k, d=8, M="1500", mask="causal", schedules="flash2", tiles=(Br, Bc))["flash2"]
-                for n, k in ((12, 30), (3, 40))
+                iosim.count(N=n, Nk=k, d=8, M=M, mask="causal", schedules="flash2", tiles=(Br, Bc))["flash2"]
+                for n, k in requests
             ]
-            largest = iosim.count(N=12, Nk=40, d=8, M="1500", schedules="flash2", tiles=(Br, Bc))["flash2"]
+            largest = iosim.count(N=N, Nk=Nk, d=8, M=M, schedules="flash2", tiles=(Br, Bc))["flash2"]
             if largest.fits:
                 tried[Br, Bc] = sum(one.total_bytes for one in each)
     assert found.total_bytes == min(tried.values())

@@ -108,8 +108,19 @@ def test_arrays_count_like_numbers(name):
 @pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
 @pytest.mark.parametrize("mask", ["dense", "causal", "window:2", "causal&window:3"])
 def test_best_is_the_least_of_an_exhaustive_search(name, mask):
+    search_everything(name, mask, 3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:2", "causal&window:3"])
+def test_best_is_the_least_in_more_problems(name, mask):
+    search_everything(name, mask, 6)
+
+
+def search_everything(name, mask, problems):
     schedule, rng = SCHEDULES[name], random.Random(name + mask)
-    for _ in range(3):
+    for _ in range(problems):
         N, Nk, d, multiple = rng.randint(1, 14), rng.randint(1, 14), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
         more = {"acc_dtype": rng.choice(["fp16", "fp32"]), "visit_all": rng.random() < 0.3}
         p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), **more)

@@ -277,8 +277,9 @@ def test_rows_say_what_each_schedule_needs(ask, iosim):
     assert iosim(*line).stdout == f"{least_M(512, 64, at_most='1MiB')}\n"
 
 
-def test_many_stretches_are_shown_in_part(iosim, ask):
-    line = ("tune", "--N", 1024, "--d", 64, "--x-floor", 1.2)
+@pytest.mark.parametrize("N, d", [(1024, 64), pytest.param(8192, 128, marks=pytest.mark.long)])
+def test_many_stretches_are_shown_in_part(N, d, iosim, ask):
+    line = ("tune", "--N", N, "--d", d, "--x-floor", 1.2)
     whole, some = iosim(*line, "--all").stdout, iosim(*line).stdout
     count = len(ask(*line)["stretches"])
     assert (
