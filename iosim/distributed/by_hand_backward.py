@@ -84,15 +84,15 @@ class PassKV(NamedTuple):
 
     def room(self, t: Across) -> int:
         """Q, dO, LSE, D and dQ of a group's tokens and K and V of the own shard; then dK and dV of it, or K, V, dK and
-        dV of a shard that came. Then the sums of gradients, and D before all."""
+        dV of a shard that came. Then the sums of gradients, and D before all. What comes after, as
+        sums of copies of a KV head, takes no more than the first."""
         p, width = t.problem, t.kv_heads * (t.problem.d + t.problem.dv)
         rows, shard = t.n * p.heads, t.apart * t.nk * width
         came = max((visit.keys for _, visit in t.hops.others), default=0) * width if self.only_needed else shard
         main = rows * (2 * p.d + p.dv + 2) + shard + max(shard, 2 * came * (t.ring > 1))
         first, second = (t.apart * t.nk * t.kv_heads * w for w in key_width(p).values())
         ring = max(2 * first, first + 2 * second)  # dK and dV are summed one after the other
-        copies = sum((t.nk * t.apart * t.kv_heads + t.nk * p.kv_heads) * w for w in key_width(p).values())
-        found = max(main, ring, rows * p.d + copies, rows * (2 * p.dv + 1))
+        found = max(main, ring, rows * (2 * p.dv + 1))
         return max(found, self.ahead.room(t), self.keeping_room(t)) if self.step else found
 
     def keeping_room(self, t: Across) -> int:
