@@ -65,14 +65,15 @@ def counted(kernel, grid, arguments):
     from triton.runtime import interpreter
 
     made = arrays(arguments)
-    asked = {name: {} for name, value in made.items() if isinstance(value, Array)}
+    bases = {name: getattr(value, "base", value) for name, value in made.items()}  # of tensor descriptors
+    asked = {name: {} for name, value in bases.items() if isinstance(value, Array)}
 
     def note(way, pointers, mask):
         places = pointers.data.ravel()
         on = np.broadcast_to(True if mask is None else mask.data, np.shape(pointers.data)).ravel()
         places = places[on.astype(bool)]
         for name in asked:
-            inside = (made[name].start <= places) & (places < made[name].end)
+            inside = (bases[name].start <= places) & (places < bases[name].end)
             if inside.any():
                 asked[name].setdefault(way, []).append(places[inside])
             places = places[~inside]

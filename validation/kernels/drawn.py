@@ -92,7 +92,9 @@ def caught(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[di
 def first(launch: Caught, grid: object = None) -> Explained:
     """What iosim says of the first configuration of a caught launch, on another grid if one is given."""
     chosen = launch.kernel.choices(launch.arguments)[0]
-    return explained(replace(launch, grid=grid or launch.grid), chosen, Question(resources=False))
+    if grid:  # what heuristics gave at the launch, they may not give here
+        launch = replace(launch, grid=grid, arguments=launch.completed(chosen))
+    return explained(launch, chosen, Question(resources=False))
 
 
 def by_list(folder: Path, package: str, wanted: list[tuple[str, str]]) -> list[dict[str, object]]:

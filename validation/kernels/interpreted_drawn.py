@@ -75,9 +75,11 @@ class Small:
 
 def small_launches(launches: list[tuple[str, Caught]]) -> Iterator[Small]:
     """The caught launch that drawn.py counts, on fewer and fewer programs."""
-    script, launch = next(pair for pair in launches[:3] if counts(pair[1]))
+    script, launch = next((pair for pair in launches[:3] if counts(pair[1])), ("", None))
+    if launch is None:
+        raise Uninterpreted(f"{len(launches)} launches, and none is counted in its first configuration")
     chosen = launch.kernel.choices(launch.arguments)[0]
-    values = launch.kernel.completed(launch.arguments, chosen)
+    values = launch.completed(chosen)
     whole = read_grid(launch.grid(values) if callable(launch.grid) else launch.grid)
     tensors = {name: value if (t := as_tensor(value, name)) is None else t for name, value in values.items()}
     path = launch.kernel.function.fn.__code__.co_filename

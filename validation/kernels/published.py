@@ -9,7 +9,8 @@ scripts/ and call what a package offers. PyTorch is needed (its CPU build). Rows
 
 `--interpret` puts the words of Triton's own interpreter beside, for the first programs of the first launch of a kernel
 that is counted (`programs` of its grid): `interpreter_words` and `iosim_words` are all words read, written and changed,
-and `verdict` is the worst of all arguments, as interpreted_drawn.py has it. Kernels that were not tried have none.
+and `verdict` is the worst of all arguments, as interpreted_drawn.py has it. Where the interpreter did not run, `why`
+says why. Kernels that were not tried have no verdict.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ HERE = Path(__file__).parent
 BESIDE = ("programs", "interpreter_words", "iosim_words", "verdict")
 COLUMNS = ("project", "version", "script", "kernel", "answer", "launches", "reads", "writes", "why", *BESIDE)
 VERDICTS = ("same", "fewer", "not run", "different")  # the last is the worst
-INTERPRETED_SECONDS = 60  # of one launch
+INTERPRETED_SECONDS = 240  # of one launch
 FIRST_PROGRAMS = ((2, 1, 1), (1, 16, 1))  # on each axis: the second if the first move no word
 TUTORIALS = ("01-vector-add", "02-fused-softmax", "03-matrix-multiplication", "04-low-memory-dropout", "05-layer-norm",
              "06-fused-attention", "07-extern-functions", "08-grouped-gemm", "09-persistent-matmul",
@@ -131,6 +132,7 @@ def work(script: Path, kernels: list[str]) -> None:
     """Print what both say of kernels of a script, a line of JSON for each: [kernel, columns]."""
     import interpreted_drawn
 
+    from iosim.kernels.compiled.capture import Compilations, compilations_caught
     from iosim.kernels.read.compile import capability
     from iosim.kernels.read.script import Caught, caught_launches
 
@@ -138,7 +140,8 @@ def work(script: Path, kernels: list[str]) -> None:
     target = FLAGS.get(script.stem, ["--target", "sm_90"])[1]
     launches: dict[str, dict[object, Caught]] = {}
     out = sys.stdout
-    for each in caught_launches(str(script), capability(target), 300).launches:
+    catching = compilations_caught(Compilations(), lambda: 0)
+    for each in caught_launches(str(script), capability(target), 300, catching).launches:
         launches.setdefault(each.kernel.name, {}).setdefault(each.key, each)
     for kernel in kernels:
         pairs = [(str(script.with_suffix("")), each) for each in launches.get(kernel, {}).values()]
@@ -149,8 +152,9 @@ def work(script: Path, kernels: list[str]) -> None:
         sums = {key: sum(int(str(row.get(key, 0))) for row in rows) for key in ("words", "iosim_words")}
         verdict = max((str(row["verdict"]) for row in rows), key=VERDICTS.index)
         row = {"programs": rows[0].get("programs"), "interpreter_words": sums["words"], **sums, "verdict": verdict}
-        print(kernel, verdict, rows[0].get("why", "")[:150] if verdict == "not run" else "", file=sys.stderr)
-        shown = {key: row[key] for key in BESIDE} if verdict != "not run" else {"verdict": verdict}
+        why = str(rows[0].get("why", "")).replace("triton.runtime.errors.InterpreterError: ", "")
+        print(kernel, verdict, why if verdict == "not run" else "", file=sys.stderr)
+        shown = {key: row[key] for key in BESIDE} if verdict != "not run" else {"verdict": verdict, "why": why}
         print(json.dumps([kernel, shown]), file=out, flush=True)
 
 
