@@ -193,10 +193,10 @@ def distance_to_floor(share: float | None, M_bytes: int | None, subject: str = "
     if share is None:
         return ""
     if share == 1:
-        return "No exact algorithm can move less." if M_bytes is None else "No algorithm of the class can move less."
+        return "No exact algorithm can move less." if M_bytes is None else "No algorithm of its class can move less."
     if M_bytes is None:
         return f"That is {excess(share)} times the compulsory words."
-    return f"{subject} is within a factor of {at_most(share)} of the least that any algorithm of the class can move."
+    return f"{subject} is within a factor of {at_most(share)} of the least that any algorithm of its class can move."
 
 
 # ---------------------------------------------------------------- the reason

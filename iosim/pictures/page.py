@@ -168,12 +168,12 @@ def document(title: str, body: str) -> str:
 
 
 def in_words(found: Report) -> str:
-    """The words that the winner moves, and the fewest that any algorithm of the class can move; empty if none fits."""
+    """The words that the winner moves, and the fewest that any algorithm of its class can move; empty if none fits."""
     best = min((r for r in found.results if r.total and r.fits is not False), key=lambda r: r.total or 0, default=None)
     if best is None:
         return ""
     least = next((b.words for b in found.bounds if b.name == "floor" and b.words), None)
-    floor = "" if least is None else f" No algorithm of the class can move fewer than {least:,}."
+    floor = "" if least is None else f" No algorithm of its class can move fewer than {least:,}."
     return f"{best.schedule} moves {best.total:,} words.{floor}"
 
 

@@ -172,7 +172,7 @@ def test_names_decide_nothing(monkeypatch):
 def test_without_M_nothing_is_said_to_fit():
     report = count(64, 8, tiles="16x16", schedules="flash1,flash2")
     assert "Whether it fits is not known without M: it needs 1,600 B of SRAM." in report.answer
-    assert "of the class" not in report.answer and "that fits" not in report.answer
+    assert "of its class" not in report.answer and "that fits" not in report.answer
     assert report["flash2"].sram_peak_bytes == 1600
 
 

@@ -234,7 +234,7 @@ def in_report(asked):
     drawn, marks = asked.calls(page, "chart_svg"), asked.calls(page, "bars_svg")
     text, least = asked.iosim("report", *asked.line, "--schedule", asked.schedule, "--M", M).stdout, asked.floor(6000)
     assert f"{least:,}" in text
-    said = re.findall(r"No algorithm of the class can move fewer than ([\d,]+)\.", text)
+    said = re.findall(r"No algorithm of its class can move fewer than ([\d,]+)\.", text)
     assert said in ([], [f"{least:,}"])
     asked.check_line(drawn[0][0].line("floor"))
     assert [size for _, (size, name), *_ in marks if name == "floor"] in ([], [least])

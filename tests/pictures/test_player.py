@@ -252,7 +252,7 @@ def test_the_page_says_what_both_cases_move_and_what_the_letters_mean(iosim):
     )
     assert "Attention computes O = P V" in text
     least = next(bound.words for bound in count(N=1024, d=64, M="64KB").bounds if bound.name == "floor")
-    assert f"flash2 moves {real.total:,} words. No algorithm of the class can move fewer than {least:,}." in text
+    assert f"flash2 moves {real.total:,} words. No algorithm of its class can move fewer than {least:,}." in text
     assert "standard itself needs more SRAM" in text
     assert "standard itself" not in iosim("report", "--N", 64, "--d", 8, "--M", "1MB").stdout
     assert "Attention computes" not in iosim("report", *SIZES, "--schedule", "matmul-tiled").stdout
