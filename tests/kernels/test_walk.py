@@ -258,6 +258,15 @@ def test_data_that_the_kernel_itself_changes_decide_nothing(change):
         k.words(3, 2, data=[7, 1, 1, 9])
 
 
+@pytest.mark.parametrize("name", ["tt.grid_dependency_wait", "tt.grid_dependency_launch"])
+def test_a_wait_for_the_launch_before_moves_no_word(name):
+    """Triton 3.9 has it as an operation of its own."""
+    k = Kernel()
+    k.op(name, into=k.body)
+    k.load(k.pid, k.body, result="i")
+    assert k.words(3, 0) == counted([0, 1, 2])
+
+
 @pytest.mark.parametrize("name, why", [("tt.call", "tt.call"), ("tt.descriptor_gather", "tt.descriptor_gather")])
 def test_operations_that_may_move_words_unseen_are_refused(name, why):
     k = Kernel()
