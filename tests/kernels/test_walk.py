@@ -258,7 +258,7 @@ def test_data_that_the_kernel_itself_changes_decide_nothing(change):
         k.words(3, 2, data=[7, 1, 1, 9])
 
 
-@pytest.mark.parametrize("name", ["tt.grid_dependency_wait", "tt.grid_dependency_launch"])
+@pytest.mark.parametrize("name", ["tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents"])
 def test_a_wait_for_the_launch_before_moves_no_word(name):
     """Triton 3.9 has it as an operation of its own."""
     k = Kernel()

@@ -36,7 +36,7 @@ HARMLESS = {  # operations that move no words of arguments
     "tt.mulhiui", "tt.precise_sqrt", "tt.precise_divf", "tt.extern_elementwise", "tt.elementwise_inline_asm",
     "tt.int_to_ptr", "tt.ptr_to_int", "tt.join", "tt.split", "tt.cat", "tt.gather", "tt.histogram", "tt.assert",
     "tt.print", "ub.poison", "gpu.barrier", "ttg.barrier", "tt.make_tensor_descriptor", "tt.fp4_to_fp",
-    "llvm.intr.assume", "tt.grid_dependency_wait", "tt.grid_dependency_launch",
+    "llvm.intr.assume", "tt.grid_dependency_wait", "tt.grid_dependency_launch_dependents",
 }  # fmt: skip
 
 
