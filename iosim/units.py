@@ -41,9 +41,9 @@ SIZES_ALLOWED = (
 )
 
 
-def dtype_bytes(dtype: str, where: str = "--dtype") -> int:
+def dtype_bytes(dtype: str) -> int:
     """Bytes of one word of an element type."""
-    return DTYPE_BYTES[type_name(dtype, where)]
+    return DTYPE_BYTES[type_name(dtype)]
 
 
 def type_name(text: str, where: str = "--dtype") -> str:

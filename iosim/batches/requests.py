@@ -49,16 +49,16 @@ class Request(NamedTuple):
         return self.tokens - self.new
 
 
-def read_requests(given: RequestsAsked, where: str = WHERE) -> list[Request]:
+def read_requests(given: RequestsAsked) -> list[Request]:
     """The requests that a text, the name of a file, or a list gives. InputError names the place of a fault."""
     if isinstance(given, str):
-        found = read_file(given) if FILE.search(given.strip()) else [*requests_in(given, where)]
+        found = read_file(given) if FILE.search(given.strip()) else [*requests_in(given, WHERE)]
     else:
-        found = [*read_values(given, where)]
+        found = [*read_values(given, WHERE)]
     if not found:
-        raise InputError(where, "no request", f"at least one: {ALLOWED}")
+        raise InputError(WHERE, "no request", f"at least one: {ALLOWED}")
     if (number := sum(one.times for one in found)) > MOST_REQUESTS:
-        raise InputError(where, f"{number} requests", f"at most {MOST_REQUESTS}")
+        raise InputError(WHERE, f"{number} requests", f"at most {MOST_REQUESTS}")
     return found
 
 

@@ -15,7 +15,7 @@ from ..options import COUNT, FLAG, KV_SCALES, MASK, Option, Value, declared, pla
 from ..units import dtype_bytes, parse_count
 from .arrays import at_first
 from .options import OF_EVERY_PROBLEM
-from .shapes import same
+from .shapes import product, same
 
 if TYPE_CHECKING:
     from typing import TypeAlias, Unpack
@@ -365,6 +365,12 @@ class Attention(Generic[S]):
     def hbm_bytes(self, tensor: Tensor) -> int:
         """Bytes of one word of a tensor in HBM."""
         return bytes_of(self.hbm_type(tensor))
+
+    def whole_bytes(self, tensor: Tensor) -> S:
+        """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
+        heads = self.kv_heads if tensor.shared else self.heads
+        lengths = cast("tuple[Size, ...]", (self.batch, heads, *self.shape(tensor)))
+        return cast("S", product(lengths) * self.hbm_bytes(tensor))
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
         """Bytes of one word of a block on chip."""

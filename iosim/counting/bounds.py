@@ -126,15 +126,6 @@ BoundsOfFamily = Callable[[Attention, int | None, int | None], list[Bound]]
 """Returns the bounds of a family for a problem, M in words, and the least traffic of what was counted."""
 
 
-def compulsory_words(p: Attention) -> int:
-    """The words that move if each input that O depends on is read once and O is written once. K and V are read once for
-    each KV head.
-
-    Raises InputError if the visible keys of a mask cannot be counted.
-    """
-    return forward_floor(replace(p, dropout=None), None).words
-
-
 @overload
 def order_words(p: Attention, M_words: float) -> float: ...
 

@@ -98,7 +98,7 @@ def floor_of_seen(problem: Attention, seen: Visible, M_words: int | None) -> Flo
     """The floor of a forward pass in which the query heads of a group see `seen`."""
     d, dv = problem.d, problem.dv
     if problem.latent:
-        return mla_floor(problem, M_words, seen=seen)
+        return mla_floor(problem, M_words, seen)
     reads = d * (seen.rows + seen.keys) + dv * seen.any_keys
     found = forward_forms(seen, d, dv, M_words) if M_words and seen.pairs else ()
     return highest(problem, seen, M_words, (reads, dv * seen.any_rows), dv * seen.rows, found)
@@ -114,11 +114,9 @@ def backward_floor(problem: Attention, M_words: int | None, tiles: Tiling | None
     return highest(problem, seen, M_words, (reads, writes), gradients(seen, d, dv), found)
 
 
-def mla_floor(
-    problem: Attention, M_words: int | None, tiles: Tiling | None = None, seen: Visible | None = None
-) -> Floor:
+def mla_floor(problem: Attention, M_words: int | None, seen: Visible) -> Floor:
     """The floor of latent attention, where V is the first dv <= d words of each row of K, so one read serves both."""
-    seen, d, dv = seen or seen_by_group(problem, tiles), problem.d, problem.dv
+    d, dv = problem.d, problem.dv
     if dv > d:
         raise InputError("--dv", dv, f"at most --d {d}, because V is part of K")
     reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)

@@ -100,12 +100,6 @@ def seen(p: Attention, i: Tile, rows: Size | None = None, cut: bool = False) -> 
     return p.Nk if p.mask.columns is None else Seen(p.mask, i, rows, cut)
 
 
-def reaches(mask: AnyBoundMask) -> list[tuple[int, int]]:
-    """(rows, number of keys up to the last one seen) of every query tile of a bound mask."""
-    assert isinstance(mask, BoundMask)
-    return needed(mask, mask.rows_q, cut=False)
-
-
 def needed(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int]]:
     """(rows, number of keys needed) of every tile of so many queries."""
     return [(height, end - start) for height, start, end in ends(mask, rows, cut)]

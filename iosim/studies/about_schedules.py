@@ -120,23 +120,23 @@ def cuda_answer(schedule: Schedule) -> str:
     return "no: " + reason.partition(":")[0] if reason else "yes"
 
 
-def text_of(row: Row, width: int = 80) -> str:
+def text_of(row: Row) -> str:
     """The row of one schedule as text: a line or more for each column that is not empty."""
     lines = [f"{row['schedule']}: {row['summary']}"]
     formula = str(row["formula"])
     used = [f"{letter} = {text}" for letter, text in LETTERS.items() if re.search(rf"\b{letter}\b", formula)]
     for name, value in row.items():
         if name not in ("schedule", "summary") and value != "":
-            lines += indented(name, str(value), width)
+            lines += indented(name, str(value))
         if name == "formula" and value:
-            lines += indented("", "; ".join(["words of one head, dense", *used]), width)
+            lines += indented("", "; ".join(["words of one head, dense", *used]))
     return "\n".join(lines)
 
 
-def indented(name: str, text: str, width: int) -> list[str]:
+def indented(name: str, text: str) -> list[str]:
     """The lines of a text, with a name before the first one. A line ends where a part of the text ends (`; `, or `, `
     before `W = `). A part that is longer than a line is also broken between words."""
-    room = width - 13
+    room = 80 - 13
     parts = re.split(r"(?<=;) |(?<=,) (?=W = )", text)
     kept = " ".join(part.replace(" ", "\0") if len(part) <= room else part for part in parts)
     lines = wrap(kept, room, break_long_words=False, break_on_hyphens=False)

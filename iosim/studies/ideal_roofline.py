@@ -89,18 +89,10 @@ class WorkByKind(Watcher):
         self._now.other_ops += other * instances
 
     def launch_ended(self) -> None:
-        sizes = {name: self._whole(name) for _, name in self._moved}
+        sizes = {name: int(self.p.whole_bytes(self.machine.tensors[name])) for _, name in self._moved}
         self._now.floor_bytes = sum(min(moved, sizes[name]) for (_, name), moved in self._moved.items())
         self.launches.append(self._now)
         self._restart()
-
-    def _whole(self, name: str) -> int:
-        """Bytes of a tensor over all heads; query heads of a group share their K and V."""
-        tensor, p = self.machine.tensors[name], self.p
-        size = p.batch * (p.kv_heads if tensor.shared else p.heads) * p.hbm_bytes(tensor)
-        for length in p.shape(tensor):
-            size = size * length
-        return int(size)
 
 
 class Labels(TypedDict):

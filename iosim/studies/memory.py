@@ -132,18 +132,9 @@ def memory_of(
     return Table(columns, rows, title)
 
 
-def tensor_bytes(p: Attention[S], name: str) -> S:
-    """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
-    tensor = TENSORS[name]
-    words: Size = cast("Size", p.batch) * cast("Size", p.kv_heads if tensor.shared else p.heads)
-    for length in p.shape(tensor):
-        words = words * cast("Size", length)
-    return cast("S", words * p.hbm_bytes(tensor))
-
-
-def bytes_together(p: Attention[S], names: tuple[str, ...]) -> S:
-    """Bytes of several tensors in HBM."""
-    return cast("S", sum(cast("Size", tensor_bytes(p, name)) for name in names))
+def bytes_together(p: Attention[S], *names: str) -> S:
+    """Bytes of tensors in HBM."""
+    return cast("S", sum(cast("Size", p.whole_bytes(TENSORS[name])) for name in names))
 
 
 def tensor_sizes(p: Attention[Size]) -> Row:
@@ -152,19 +143,19 @@ def tensor_sizes(p: Attention[Size]) -> Row:
     The score traffic is one write and one read of both S and P. Its share refers to the traffic of Algorithm 0, which
     also moves Q, K, V and O once.
     """
-    traffic = cast("int", 2 * bytes_together(p, ("S", "P")))  # or an array
+    traffic = cast("int", 2 * bytes_together(p, "S", "P"))  # or an array
     return {
         "N": p.N,
         "Nk": p.Nk,
-        "S_bytes": tensor_bytes(p, "S"),
-        "S_and_P_bytes": bytes_together(p, ("S", "P")),
+        "S_bytes": bytes_together(p, "S"),
+        "S_and_P_bytes": bytes_together(p, "S", "P"),
         "score_traffic_bytes": traffic,
-        "score_traffic_share": traffic / (traffic + bytes_together(p, ("Q", *p.cache_tensors, "O"))),
-        "Q_bytes": tensor_bytes(p, "Q"),
-        "KV_bytes": bytes_together(p, p.cache_tensors),
-        "O_bytes": tensor_bytes(p, "O"),
-        "l_and_m_bytes": bytes_together(p, ("l", "m")),
-        "LSE_bytes": tensor_bytes(p, "LSE"),
+        "score_traffic_share": traffic / (traffic + bytes_together(p, "Q", *p.cache_tensors, "O")),
+        "Q_bytes": bytes_together(p, "Q"),
+        "KV_bytes": bytes_together(p, *p.cache_tensors),
+        "O_bytes": bytes_together(p, "O"),
+        "l_and_m_bytes": bytes_together(p, "l", "m"),
+        "LSE_bytes": bytes_together(p, "LSE"),
     }
 
 
@@ -202,7 +193,7 @@ def largest_lengths(budget: int | str, p: Attention, Nk: int | None) -> list[Row
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return bytes_together(replace(p, N=N, Nk=N), ("Q", *p.cache_tensors, "O", *way.tensors))
+            return bytes_together(replace(p, N=N, Nk=N), "Q", *p.cache_tensors, "O", *way.tensors)
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

@@ -52,13 +52,13 @@ def blockwise_softmax(x: RowOfNumbers, block: int, rescale_sum: bool = True, res
     return np.concatenate(parts)
 
 
-def merged_output_error(n: int = 10, cut: int = 4) -> float:
+def merged_output_error() -> float:
     """The error of an output merged from two blocks, each normalised by its own sum Z:
     o = (o1 Z1 + o2 Z2) / (Z1 + Z2)."""
-    s, v = np.random.default_rng(2).normal(size=(2, n))
+    s, v = np.random.default_rng(2).normal(size=(2, 10))
     m = s.max()
     weights = np.exp(s - m)
-    halves = [(weights[part].sum(), weights[part] @ v[part]) for part in (slice(cut), slice(cut, None))]
+    halves = [(weights[part].sum(), weights[part] @ v[part]) for part in (slice(4), slice(4, None))]
     normalised = [(Z, weighted / Z) for Z, weighted in halves]
     together = sum(Z * o for Z, o in normalised) / sum(Z for Z, _ in normalised)
     return float(abs(together - weights @ v / weights.sum()))

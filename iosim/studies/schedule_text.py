@@ -210,22 +210,22 @@ def docstring(lines: Sequence[str]) -> range:
     return range(first.lineno - 1, first.end_lineno or 0) if is_text else range(0)
 
 
-def box_text(lines: list[TextLine], sizes: Sizes | None = None, width: int = WIDTH) -> str:
-    """The lines in a box of `width` characters: code on the left, its words on the right or below.
+def box_text(lines: list[TextLine], sizes: Sizes | None = None) -> str:
+    """The lines in a box of 80 characters: code on the left, its words on the right or below.
 
     Functions from other files than the first are only named. The text is empty if there is no line.
     """
     if not lines:
         return ""
     near = [line for line in lines if line.file == lines[0].file]
-    edge = "+" + "-" * (width - 2) + "+"
-    found = wrap(f"words moved by each line: {sizes}" if sizes else legend(near), width)
+    edge = "+" + "-" * (WIDTH - 2) + "+"
+    found = wrap(f"words moved by each line: {sizes}" if sizes else legend(near), WIDTH)
     function = ""
     for line in near:
         found += [edge] * (line.function != function)
         function = line.function
-        found += [f"| {text.ljust(width - 4)} |" for text in beside(line, sizes is not None, width - 4)]
-    return "\n".join([*found, edge, *not_shown([line for line in lines if line not in near], width)])
+        found += [f"| {text.ljust(WIDTH - 4)} |" for text in beside(line, sizes is not None, WIDTH - 4)]
+    return "\n".join([*found, edge, *not_shown([line for line in lines if line not in near])])
 
 
 def legend(lines: list[TextLine]) -> str:
@@ -235,12 +235,12 @@ def legend(lines: list[TextLine]) -> str:
     return "; ".join(["words moved by each line, of one head, dense", *letters])
 
 
-def not_shown(lines: list[TextLine], width: int) -> list[str]:
+def not_shown(lines: list[TextLine]) -> list[str]:
     """The names of functions that are not shown, and of their files, in lines."""
     if not lines:
         return []
     files, names = (", ".join(dict.fromkeys(name)) for name in zip(*((x.file, x.function) for x in lines), strict=True))
-    return wrap(f"Functions of {files} are not shown: {names}. --json has them.", width)
+    return wrap(f"Functions of {files} are not shown: {names}. --json has them.", WIDTH)
 
 
 def beside(line: TextLine, counted: bool, room: int) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Table, in_order, numbered, rounded
-from ..core.problem import Attention, mask_matters, narrowed
+from ..core.problem import TENSORS, Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
@@ -24,7 +24,6 @@ from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..schedules.registry import FA1, FA2
 from ..units import binary, parse_bytes
-from .memory import tensor_bytes
 
 if TYPE_CHECKING:
     from ..answer import Columns
@@ -337,7 +336,7 @@ def count_step(
     forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)
     backward = run(backward_schedule, backward_rule, back, M_bytes, multiple)
     mask_bytes = p.instances * p.N * p.Nk * sum(x.mask_bytes for x in passes)
-    stored = {name: tensor_bytes(p, name) for name in c.stored}
+    stored = {name: p.whole_bytes(TENSORS[name]) for name in c.stored}
     if mask_bytes and c.stored:
         stored["dropout mask"] = mask_bytes
     step = TrainingStep(

@@ -13,7 +13,7 @@ from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.problem import DENSE
 from iosim.errors import FoldingError
 from iosim.masks import parse_mask
-from iosim.masks.reach import reaches
+from iosim.masks.reach import needed
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
 from iosim.search.best import best_tiles, footprint
@@ -49,7 +49,7 @@ def counted(machine, p, t):
 def test_the_last_tile_ends_at_the_last_key_seen():
     """With N = Nk = 8 and 3x3 tiles, query tiles end at queries 2, 5, 7. They read 3, 6, 8 keys in 1, 2, 3 tiles."""
     p, t = Attention(8, 1, mask=parse_mask("causal")), Tiling(3, 3)
-    assert reaches(p.tiled(t).mask) == [(3, 3), (3, 6), (2, 8)]
+    assert needed(p.tiled(t).mask, t.rows_q, cut=False) == [(3, 3), (3, 6), (2, 8)]
     assert counted(Folded, p, t)["K"] == (3 + 6 + 8, 0)
     p, t = Attention(8, 1, mask=parse_mask("causal")), Tiling(2, 3)  # 2, 4, 6, 8 keys in 1, 2, 2, 3 tiles
     assert counted(Folded, p, t) == {"Q": (2 * 8, 0), "K": (20, 0), "V": (20, 0), "O": (0, 8)}
