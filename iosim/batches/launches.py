@@ -37,9 +37,12 @@ class Launch:
 
 
 def rows(
-    batch: Batch, packs: bool, shapes: Shapes | None = None, tiles: Tiling | None = None,
+    batch: Batch,
+    packs: bool,
+    shapes: Shapes | None = None,
+    tiles: Tiling | None = None,
     options: Mapping[str, Size] | None = None,
-) -> list[Launch]:  # fmt: skip
+) -> list[Launch]:
     """One launch of flash2, whose blocks are tiles of queries."""
     return [Launch(SCHEDULES["flash2"], batch.shapes if shapes is None else shapes, packs, options or {}, tiles)]
 

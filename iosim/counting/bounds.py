@@ -161,8 +161,10 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
         least, most = FLOORS[family](p, None), FLOORS[family](p, held)
     except InputError as error:
         why = f"not counted: {error.hint or error.allowed}"
-        return [Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
-                ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family])]  # fmt: skip
+        return [
+            Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
+            ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family]),
+        ]
     what = "exact gradients" if family == "backward" else "exact attention"
     inputs = f"{what} from {GIVEN[family]} alone, or by standard products"
     products = f"{what} by standard products"

@@ -35,9 +35,12 @@ PAPER = Conditions({}, 1)
 
 
 def conditions(
-    hardware: object, options: Mapping[str, object], tile_multiple: object = None, paper_model: bool = False,
+    hardware: object,
+    options: Mapping[str, object],
+    tile_multiple: object = None,
+    paper_model: bool = False,
     tiles: object = None,
-) -> Conditions:  # fmt: skip
+) -> Conditions:
     """The conditions of a question about some `hardware`, with all that was given.
 
     A GPU accumulates in fp32, and its tensor cores take tiles in multiples of 16. What is given wins. Without

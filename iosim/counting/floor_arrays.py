@@ -124,12 +124,14 @@ def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     writes = d * (rows + keys) + dv * seen.any_keys
     fewer = writes - d * (rows + keys) - dv * keys
     h = [best_part(d, dv, M, less) for less in (0, 1)]
-    return greatest([
-        (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
-        (squares(P, 8 * (d + columns) * (2 * d + columns), M), fewer + (dv - columns) * keys),
-        (gradients_form(P, d, dv, M, h[0], 0), fewer - P),
-        (gradients_form(P, d, dv, M, h[1], 1), fewer),
-    ])  # fmt: skip
+    return greatest(
+        [
+            (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
+            (squares(P, 8 * (d + columns) * (2 * d + columns), M), fewer + (dv - columns) * keys),
+            (gradients_form(P, d, dv, M, h[0], 0), fewer - P),
+            (gradients_form(P, d, dv, M, h[1], 1), fewer),
+        ]
+    )
 
 
 def gradients_form(P: Floats, d: Floats, dv: Floats, M: Floats, h: Floats, less: int) -> Floats:
@@ -180,10 +182,12 @@ def form_one(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
 def cubes(first: Floats, second: Floats, cross: Floats, M: Floats) -> Floats:
     """The smaller of T first / X^2 and T second / X^(3/2), which are equal at `cross`, and M^2 / X, at the best T."""
     beyond = (first > M * M) & (second * second > M**3)
-    return np.maximum.reduce([
-        np.minimum(T * first / (X * X), T * second / X**1.5) + np.where(beyond, M * M / X, 0)
-        for T, X in lengths(cross, M)
-    ])  # fmt: skip
+    return np.maximum.reduce(
+        [
+            np.minimum(T * first / (X * X), T * second / X**1.5) + np.where(beyond, M * M / X, 0)
+            for T, X in lengths(cross, M)
+        ]
+    )
 
 
 def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
@@ -195,9 +199,9 @@ def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
 def squares(P: Floats, cross: Floats, M: Floats) -> Floats:
     """T Z / G(X) + M^2 / X of a form whose G is the larger of a square and a linear function, equal at `cross`."""
     beyond = (cross * P > M * M) & (P > M)
-    return np.maximum.reduce([
-        np.minimum(cross * T * P / (X * X), T * P / X) + np.where(beyond, M * M / X, 0) for T, X in lengths(cross, M)
-    ])  # fmt: skip
+    return np.maximum.reduce(
+        [np.minimum(cross * T * P / (X * X), T * P / X) + np.where(beyond, M * M / X, 0) for T, X in lengths(cross, M)]
+    )
 
 
 FLOOR_BY_FAMILY = {"attention": forward_floors, "selected": forward_floors, "backward": backward_floors}

@@ -87,8 +87,10 @@ def group_notes(problem: Attention) -> list[str]:
     """A note if a single query is decoded and the query heads of a group read K and V each for themselves."""
     if problem.gqa != "repeat" or not every(problem.N == 1) or every(problem.kv_heads == problem.heads):
         return []
-    return ["each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
-            "decoding kernels"]  # fmt: skip
+    return [
+        "each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
+        "decoding kernels"
+    ]
 
 
 def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:
@@ -144,9 +146,12 @@ def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> l
     odd = [
         f"{one.schedule} ({one.Br}x{one.Bc})"
         for problem, one in found
-        if one.tiling == "best" and one.Br and one.Bc and on_tensor_cores(problem)
+        if one.tiling == "best"
+        and one.Br
+        and one.Bc
+        and on_tensor_cores(problem)
         and not suits_tensor_cores(problem, one.schedule, one.Br, one.Bc)
-    ]  # fmt: skip
+    ]
     if not odd:
         return []
     return [

@@ -44,8 +44,10 @@ def check_compared(schedule: Schedule, p: Attention) -> None:
     if p.N < LEAST_QUERIES:
         raise IosimError(f"the time model is wrong by half for fewer than {LEAST_QUERIES} queries")
     if p.divided:
-        raise IosimError("the generated kernels keep their tiles in shared memory, and load one tile at a time; leave "
-                         "out --registers and --stages")  # fmt: skip
+        raise IosimError(
+            "the generated kernels keep their tiles in shared memory, and load one tile at a time; leave "
+            "out --registers and --stages"
+        )
     if p.kv_dtype or p.latent:
         raise IosimError("the time model was not compared with measurements of such a cache")
 

@@ -90,8 +90,9 @@ def rows_room(p: Attention, t: Tiling) -> int:
 
 def of_kv_heads(p: Attention) -> Attention:
     """New rows belong to KV heads, so --heads are those, and there are at most --Nk of them."""
-    return narrowed(p, heads=p.kv_heads, gqa="repeat", N=smaller(p.N, p.Nk), mask=DENSE, keep_p=False, lse=False,
-                    count_init=False)  # fmt: skip
+    return narrowed(
+        p, heads=p.kv_heads, gqa="repeat", N=smaller(p.N, p.Nk), mask=DENSE, keep_p=False, lse=False, count_init=False
+    )
 
 
 register(

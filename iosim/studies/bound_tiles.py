@@ -35,9 +35,12 @@ NOTHING_FITS = "no candidate fits the shared memory of a block"
 
 
 def fastest_by_bound(
-    problem: Attention, hardware: str, schedules: str | Sequence[str] = (), multiple: int = 1,
+    problem: Attention,
+    hardware: str,
+    schedules: str | Sequence[str] = (),
+    multiple: int = 1,
     progress: Progress = lambda share: None,
-) -> FastestAnswer:  # fmt: skip
+) -> FastestAnswer:
     """The tiles of each schedule that allow the least time on a GPU, those of least traffic, and published tiles."""
     chip = load(hardware)
     peaks(chip, problem)

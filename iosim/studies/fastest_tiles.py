@@ -100,9 +100,12 @@ class FastestAnswer:
 
 
 def fastest(
-    problem: Attention, hardware: str, schedules: str | Sequence[str] = (), multiple: int = 1,
+    problem: Attention,
+    hardware: str,
+    schedules: str | Sequence[str] = (),
+    multiple: int = 1,
     progress: Progress = lambda share: None,
-) -> FastestAnswer:  # fmt: skip
+) -> FastestAnswer:
     """The fastest tiles of each schedule on a GPU whose rates were measured: `h100`, `h200`, or a file of `iosim
     calibrate`. InputError for another GPU."""
     chip = measured_as(hardware)
@@ -134,9 +137,12 @@ def share_of_all(progress: Progress, done: int, schedules: int, share: float) ->
 
 
 def fastest_tiles(
-    schedule: Schedule, problem: Attention, hardware: Hardware, multiple: int = 1,
+    schedule: Schedule,
+    problem: Attention,
+    hardware: Hardware,
+    multiple: int = 1,
     progress: Progress = lambda share: None,
-) -> FastestTiles:  # fmt: skip
+) -> FastestTiles:
     """The fastest tiles of one schedule, among the candidates that are multiples of `multiple`."""
     p = problem.packed
     tilings = [t for t in candidates(schedule, p, hardware) if t.rows_q % multiple == t.rows_k % multiple == 0]

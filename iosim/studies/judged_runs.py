@@ -38,9 +38,12 @@ TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 
 
 
 def judged_rows(
-    problem: Attention, tiling: Tiling, schedules: list[Schedule], seed: int = 0,
+    problem: Attention,
+    tiling: Tiling,
+    schedules: list[Schedule],
+    seed: int = 0,
     begin: Callable[[str], None] = lambda name: None,
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """A row for each schedule, on random inputs. `begin` is called with the name of each before its run.
 
     A row has the largest absolute error of the output, in float64 and in the problem's dtype; the words that the run

@@ -47,7 +47,8 @@ def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
     """The kept times for a problem of these sizes, type and mask on a GPU, the fastest first."""
     own = [getattr(p, name) for name in (*SIZES, "dtype", "mask")]
     found = [
-        one for one in kept()
+        one
+        for one in kept()
         if one.gpu == chip.name and [getattr(one.problem, name) for name in (*SIZES, "dtype", "mask")] == own
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda one: one.seconds)

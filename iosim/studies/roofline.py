@@ -204,10 +204,13 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
     least = floor_of(p, M_bytes, schedule.family) if row.fits else None
     share = counted["total"] / least if least else None
     return replace(
-        row, ratio_to_floor=share, limit=limit_of(row.fits, counted["least_smem_bytes"], M_bytes),
-        sram_peak_bytes=counted["sram_peak_bytes"], smem_peak_bytes=counted["smem_peak_bytes"],
+        row,
+        ratio_to_floor=share,
+        limit=limit_of(row.fits, counted["least_smem_bytes"], M_bytes),
+        sram_peak_bytes=counted["sram_peak_bytes"],
+        smem_peak_bytes=counted["smem_peak_bytes"],
         register_peak_bytes=counted["register_peak_bytes"],
-    )  # fmt: skip
+    )
 
 
 # ---------------------------------------------------------------- the prediction
@@ -335,9 +338,11 @@ def times_predicted(found: Roofline) -> list[str]:
 # ---------------------------------------------------------------- the answer in a sentence
 
 SLOWEST = {
-    "memory": "the HBM binds", "matrix": "matrix products bind", "exp": "exponentials bind",
+    "memory": "the HBM binds",
+    "matrix": "matrix products bind",
+    "exp": "exponentials bind",
     "other": "operations outside of products bind",
-}  # fmt: skip
+}
 
 
 def winners(found: Roofline) -> list[RooflineRow]:

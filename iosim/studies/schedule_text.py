@@ -142,8 +142,10 @@ def formulas_of(schedule: Schedule) -> dict[tuple[str, int], dict[str, tuple[str
         first, second = (factored(schedule, *run) for run in RUNS)
     except FoldingError:
         return {}
-    return {key: {name: agreed(texts, second.get(key, {}).get(name)) for name, texts in tensors.items()}
-            for key, tensors in first.items()}  # fmt: skip
+    return {
+        key: {name: agreed(texts, second.get(key, {}).get(name)) for name, texts in tensors.items()}
+        for key, tensors in first.items()
+    }
 
 
 def agreed(texts: tuple[str, str], others: tuple[str, str] | None) -> tuple[str, str]:
@@ -157,18 +159,20 @@ def factored(schedule: Schedule, given: Attention, t: Tiling) -> dict[tuple[str,
     p = schedule.about(given)
     known = letters_of(schedule, p, t)
     return {
-        (line.function, line.number): {name: (product_text(int(r), known), product_text(int(w), known))
-                                       for name, (r, w) in moved.items()}
+        (line.function, line.number): {
+            name: (product_text(int(r), known), product_text(int(w), known)) for name, (r, w) in moved.items()
+        }
         for line, moved in traffic_of(schedule, p, t).words.items()
-    }  # fmt: skip
+    }
 
 
 def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
     """The values of the letters that formulas of a schedule may have."""
     sizes = {name: getattr(p, name) for name in SIZES} | vars(t) | {"Br": t.rows_q, "Bc": t.rows_k}
     used = re.findall(r"[A-Za-z_]+", f"{ALWAYS} {schedule.formula}")
-    tiles = {letter: eval(re.sub(r"(?<=\w) (?=\w)", " * ", text), {"ceil": ceil}, sizes)
-             for letter, text in LETTERS.items()}  # fmt: skip
+    tiles = {
+        letter: eval(re.sub(r"(?<=\w) (?=\w)", " * ", text), {"ceil": ceil}, sizes) for letter, text in LETTERS.items()
+    }
     known = {**sizes, **tiles}
     return {letter: known[letter] for letter in dict.fromkeys(used) if letter in known}
 

@@ -222,8 +222,10 @@ def answer_lines(found: Training) -> list[str]:
     standard = next((step for step in found.steps if step.combination == BASELINE), best)
     if standard is not best and standard.flops and standard.stored_bytes and best.flops:
         stored = less_or_more(best.stored_bytes / standard.stored_bytes) if best.stored_bytes else "no"
-        lines.append(f"It stores {stored} bytes between the passes, and computes {best.flops / standard.flops:.3g} "
-                     "times as many FLOPs.")  # fmt: skip
+        lines.append(
+            f"It stores {stored} bytes between the passes, and computes {best.flops / standard.flops:.3g} "
+            "times as many FLOPs."
+        )
     after = next((step for step in others if step.combination != best.combination), None)
     if after is not None:
         share = (after.total_bytes or 0) / (best.total_bytes or 1)
