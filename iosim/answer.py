@@ -59,7 +59,7 @@ R = TypeVar("R", contravariant=True)
 W = TypeVar("W")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Column(Generic[R]):
     """A column of a table with rows of type R: objects, or mappings from names to cells."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, Attention
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from .result import Result
 
 
-@dataclass(frozen=True)
-class PublishedTiles:
+class PublishedTiles(NamedTuple):
     """Tiles that someone published for a schedule: a rule or Br x Bc, and their source, for one `d` or for all.
 
     Tiles of kernels for GPUs have a label in tables, `short`, and `options`: their places in registers, and stages.
@@ -28,7 +26,7 @@ class PublishedTiles:
     source: str
     d: int | None = None
     short: str = ""
-    options: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, int] = {}
 
 
 class Published(NamedTuple):
