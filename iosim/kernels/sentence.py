@@ -22,15 +22,15 @@ def sentence(answer: Explained) -> str:
 
 
 def beside_floor(answer: Explained) -> Iterator[str]:
-    """`attention asks for 264 MiB; no exact algorithm of its class can move less than 18.8 MiB: this is 13.8 times
+    """`attention asks for 264 MiB; no exact algorithm of its class can move less than 18.8 MiB: this is 14 times
     that. It moves the words of flash2 128x64.`"""
     floor, words = answer.floor, answer.moved_words
     assert floor is not None
     which = "no exact algorithm of its class" if floor.M_words else "no exact algorithm"
-    widths = {way.bytes / way.words for ways in answer.ways.values() for way in ways.values() if way.words}
+    widths = {way.bytes // way.words for ways in answer.ways.values() for way in ways.values() if way.words}
     one = len(widths) == 1
     size = about(answer.total_bytes) if one else f"{words:,} words ({about(answer.total_bytes)})"
-    limit = f"less than {about(int(floor.words * min(widths)))}" if one else f"fewer than {floor.words:,} words"
+    limit = f"less than {about(floor.words * min(widths))}" if one else f"fewer than {floor.words:,} words"
     share = words / floor.words
     if share < 1:
         yield f"{answer.kernel} asks for {size}, {share:.3g} times the floor of this problem: it solves another one."
