@@ -88,11 +88,12 @@ def passes_through(path: str) -> bool:
 
 
 @contextmanager
-def written_whole(path: str, option: str = "-o") -> Iterator[str]:
+def written_whole(path: str, option: str = "-o", own: str = "") -> Iterator[str]:
     """The name of a temporary file to write. At the end it becomes `path`. After an error no file is left.
 
     If `path` is a symbolic link, the link stays and its target is replaced. An address as s3://bucket/name is written
-    through fsspec. `option` is named in messages.
+    through fsspec. `option` is named in messages. The name of the temporary file begins with `own`, or with the name of
+    the file, so that a run knows what it left when it was killed.
     """
     if "\0" in path:
         raise InputError(option, path, WRITABLE, "a name has no zero byte")
@@ -103,7 +104,7 @@ def written_whole(path: str, option: str = "-o") -> Iterator[str]:
             yield temporary
         return
     try:
-        with through(path) if passes_through(path) else replaced(os.path.realpath(path)) as temporary:
+        with through(path) if passes_through(path) else replaced(os.path.realpath(path), own) as temporary:
             yield temporary
     except (OSError, UnicodeError) as error:
         raise InputError(option, path, WRITABLE, getattr(error, "strerror", None) or str(error)) from None
@@ -120,12 +121,12 @@ def through(path: str) -> Iterator[str]:
 
 
 @contextmanager
-def replaced(target: str) -> Iterator[str]:
+def replaced(target: str, own: str) -> Iterator[str]:
     """The name of a temporary file beside the target. At the end it takes the target's place. Readers of data sets skip
     a name that begins with `_`."""
     folder, name = os.path.split(target)
-    own = f"{os.getpid()}-{os.urandom(4).hex()}"  # unique even if several machines share a folder
-    temporary = os.path.join(folder, f"_{name.lstrip('_')}.{own}.part")
+    unique = f"{os.getpid()}-{os.urandom(4).hex()}"  # even if several machines share a folder
+    temporary = os.path.join(folder, f"_{(own or name).lstrip('_')}.{unique}.part")
     try:
         yield temporary
         os.replace(temporary, target)

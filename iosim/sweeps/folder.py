@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MANIFEST, JOURNAL, LOCK = "_manifest.json", "_parts.jsonl", "_lock"
 OLD_MANIFEST, OLD_JOURNAL, OLD_LOCK = "manifest.json", "parts.jsonl", "lock"  # of iosim 0.2
 OF_PART = re.compile(r"(_?)part-(\d{8,})\.\w+(\..+\.part)?")
-UNFINISHED = re.compile(r"_(part-\d+\.\w+|manifest\.json|parts[\w-]*\.jsonl)\..+\.part")  # of a run that was killed
+UNFINISHED = re.compile(r"_(part-\d+\.\w+|(manifest|parts)[\w-]*\.jsonl?)\..+\.part")  # of a run that was killed
 SAME_ARGUMENTS = "a folder that the same arguments began"
 SECONDS_TO_APPEAR = 10  # of a part that another machine wrote
 
@@ -82,7 +82,7 @@ class Folder:
         clear(self.place, self.share, self.done)
         done = self.done if self.share == WHOLE else found_once(lines_in(self.place, self.manifest["run"]))
         if len(done) == self.manifest["parts"]:
-            write_manifest(self.place, completed(self.manifest, done))
+            write_manifest(self.place, completed(self.manifest, done), self.share)
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def begin(place: Place, manifest: Manifest, share: Share, done: dict[int, Writte
                 place.remove(name)
     found = None if share == WHOLE else manifest_in(place)
     if found is None or (found["complete"] and len(done) < len(share.parts(manifest["parts"]))):
-        write_manifest(place, manifest)
+        write_manifest(place, manifest, share)
 
 
 def clear(place: Place, share: Share, done: Mapping[int, Written]) -> None:
@@ -135,7 +135,7 @@ def clear(place: Place, share: Share, done: Mapping[int, Written]) -> None:
     for name in place.names():
         found = OF_PART.fullmatch(name)
         if found is None:
-            own = share == WHOLE or name.startswith(f"{share.named(JOURNAL)}.")
+            own = share == WHOLE or name.startswith(tuple(f"{share.named(one)}." for one in (JOURNAL, MANIFEST)))
             is_left = own and bool(UNFINISHED.fullmatch(name))
         else:
             part, unfinished = int(found[2]), bool(found[1] or found[3])
@@ -236,9 +236,9 @@ def fault_of(place: Place, written: Written) -> str:
 # ---------------------------------------------------------------- the manifest
 
 
-def write_manifest(place: Place, manifest: Manifest) -> None:
+def write_manifest(place: Place, manifest: Manifest, share: Share = WHOLE) -> None:
     """Write the manifest, whole or not at all."""
-    place.write_text(MANIFEST, json.dumps(sealed(manifest), indent=1) + "\n")
+    place.write_text(MANIFEST, json.dumps(sealed(manifest), indent=1) + "\n", share.named(MANIFEST))
 
 
 def read_manifest(place: Place) -> Manifest:

@@ -55,8 +55,9 @@ class Place(ABC):
         """The bytes of a file; None if it is not there, or is no file inside the folder."""
 
     @abstractmethod
-    def written(self, name: str) -> AbstractContextManager[str]:
-        """The name of a temporary file of this machine. At the end it is on disk as `name`, whole or not at all."""
+    def written(self, name: str, own: str = "") -> AbstractContextManager[str]:
+        """The name of a temporary file of this machine. At the end it is on disk as `name`, whole or not at all. A
+        run that was killed left a name that begins with `own`, or with `name`."""
 
     @abstractmethod
     def fetched(self, name: str) -> AbstractContextManager[str]:
@@ -78,9 +79,9 @@ class Place(ABC):
         """Turn errors of the file system into one message."""
         return reported(self.path)
 
-    def write_text(self, name: str, text: str) -> None:
+    def write_text(self, name: str, text: str, own: str = "") -> None:
         """Write a file, whole or not at all."""
-        with self.written(name) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        with self.written(name, own) as temporary, open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
 
 
@@ -126,8 +127,8 @@ class Local(Place):
         return os.path.getsize(whole) if is_inside and os.path.isfile(whole) else None
 
     @contextmanager
-    def written(self, name: str) -> Iterator[str]:
-        with written_whole(self.at(name)) as temporary:
+    def written(self, name: str, own: str = "") -> Iterator[str]:
+        with written_whole(self.at(name), own=own) as temporary:
             yield temporary
             keep(temporary)
         keep(self.path)
@@ -235,7 +236,7 @@ class Remote(Place):
         return int(str(about["size"])) if about.get("type") == "file" else None
 
     @contextmanager
-    def written(self, name: str) -> Iterator[str]:
+    def written(self, name: str, own: str = "") -> Iterator[str]:
         with uploaded(f"{self.path.rstrip('/')}/{name}") as temporary:
             yield temporary
 

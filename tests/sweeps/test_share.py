@@ -1,6 +1,8 @@
 """Shares of a sweep go into one folder, each with its own parts, and together they are the whole sweep."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from sweeps_run import GRID, SMALLEST, gathered, run
@@ -98,6 +100,18 @@ def test_unfinished_files_of_others_stay(iosim, tmp_path):
         file.touch()
     assert share(iosim, folder, 1, "--resume").exit_code == 0
     assert all(file.exists() for file in others) and not any(file.exists() for file in mine)
+
+
+def test_a_resumed_share_removes_each_file_that_it_was_writing(iosim, tmp_path, monkeypatch):
+    """A run may be killed at each moment in which a file has its temporary name: parts, lines, the manifest."""
+    folder, replace, names = tmp_path / "sweep", os.replace, []
+    monkeypatch.setattr(os, "replace", lambda old, new: (names.append(old), replace(old, new)))
+    assert share(iosim, folder, 1).exit_code == 0
+    assert {Path(name).name.split(".")[0] for name in names} >= {"_part-00000000", "_parts-1-of-3", "_manifest-1-of-3"}
+    for name in names:
+        Path(name).touch()
+    assert share(iosim, folder, 1, "--resume").exit_code == 0
+    assert not [*folder.glob("*.part")]
 
 
 def test_lines_that_differ_are_told_by_the_bytes(iosim, tmp_path):
