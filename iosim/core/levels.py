@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 class Run(NamedTuple):
-    """A run at the level below: how often it happens, and what is run. `times` may be 0. With a problem of arrays it is
-    one run for each element."""
+    """A run at the level below: how often it happens, and what is run. `times` may be 0, and negative where two runs
+    stand for many."""
 
     times: Size
     schedule: ScheduleLike
-    problem: Attention[Size]
+    problem: Attention
     tiling: Tiling
 
 
@@ -65,18 +65,12 @@ class Inside(Watcher):
                 self.tensors[name] = before[0] + times * reads, before[1] + times * writes
 
     def _counted(self, run: Run) -> tuple[dict[str, tuple[int, int]], int]:
-        """The words of one head of a run by tensor, and its bytes, summed over all elements of arrays."""
+        """The words of one head of a run by tensor, and its bytes."""
         key = (run.schedule, run.tiling, repr(run.problem))
         if key not in self._known:
             traffic, p = Traffic(), run.problem
             machine = Folded(p, traffic).run(run.schedule, run.tiling)
-            many = 1 if isinstance(p.Nk, int) else len(p.Nk)
-            words = {name: (summed(r, many), summed(w, many)) for name, (r, w) in traffic.tensors.items()}
+            words = {name: (int(r), int(w)) for name, (r, w) in traffic.tensors.items()}
             moved = sum((r + w) * p.hbm_bytes(machine.tensors[name]) for name, (r, w) in words.items())
             self._known[key] = words, moved
         return self._known[key]
-
-
-def summed(words: Size, many: int) -> int:
-    """The sum over the elements of an array; of a number, over `many` equal ones."""
-    return words * many if isinstance(words, int) else int(words.sum())

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     Runs = Callable[["Below", Schedule, Machine, tuple[Block, ...], tuple[Input, ...]], Iterator[Run]]
 
-WORTH_AN_ARRAY = 16  # visits that differ in their keys alone
 STATE = {
     "O": Tensor(("N", "dv"), "state", 0.0),
     "l": Tensor(("N",), "state", 0.0),
@@ -304,22 +303,24 @@ class Below:
         heads, kv_heads = (size_of(cast("Block", x).shape[1]) for x in inputs[:2])
         part = inputs[-1]
         found = [(times, visit) for times, visit in self._visits(machine, part) if visit.rows]
-        if found:
-            largest = max(self._alike(part), key=lambda visit: (visit.rows * visit.keys, visit.rows))
-            tiles = self._tiles(schedule, self._problem(largest.rows, largest.keys, heads, kv_heads))
-        for times, rows, keys, mask in together(found):
+        if not found:
+            return
+        largest = max(self._alike(part), key=lambda visit: (visit.rows * visit.keys, visit.rows))
+        tiles = self._tiles(schedule, self._problem(largest.rows, largest.keys, heads, kv_heads))
+        step = 1 if self.M_bytes is None else tiles.rows_k
+        for times, rows, keys, mask in together(found, step):
             p = self._problem(rows, keys, heads, kv_heads)
             yield Run(times, schedule, p if self.packs else with_mask(p, mask), tiles)
 
-    def _problem(self, rows: int, keys: Size, heads: int, kv_heads: int) -> Attention:
+    def _problem(self, rows: int, keys: int, heads: int, kv_heads: int) -> Attention:
         """The problem of a visit without its mask."""
         p, how = with_mask(self.t.problem), "pack" if self.packs else "repeat"
-        return replace(p, N=rows, Nk=cast("int", keys), heads=heads, kv_heads=kv_heads, batch=1, gqa=how).packed
+        return replace(p, N=rows, Nk=keys, heads=heads, kv_heads=kv_heads, batch=1, gqa=how).packed
 
     def _tiles(self, schedule: Schedule, p: Attention) -> Tiling:
         """The best tiles for a visit without its mask. InputError if none fit."""
         if self.M_bytes is None:
-            return Tiling(p.N, p.Nk)
+            return Tiling(self.t.problem.N, self.t.problem.Nk)
         found = tiles_of(schedule, p, self.M_bytes, self.multiple)
         if found is None:
             raise InputError("--M", f"{self.M_bytes} B", f"enough for a tile of {schedule.name}", "try a larger M")
@@ -348,22 +349,21 @@ class Below:
                 yield 1, hops.visit(r, r)
 
 
-def together(visits: list[tuple[Size, Visit]]) -> list[tuple[Size, int, Size, Mask]]:
-    """(times, rows, keys, mask) of visits. Many that differ in the number of keys alone are one, with an array of
-    Python's integers."""
-    alike: dict[tuple[Size, int, str], list[Visit]] = {}
+def together(visits: list[tuple[Size, Visit]], step: int) -> Iterator[tuple[Size, int, int, Mask]]:
+    """(times, rows, keys, mask) of visits. `step` more keys are a tile more, which all rows of a dense or causal visit
+    see, so they always cost it the same words. Then two visits stand for all whose last tiles are equal: the shortest,
+    and it with a tile more."""
+    alike: dict[tuple[int, str, int], list[tuple[Size, Visit]]] = {}
     for times, visit in visits:
-        alike.setdefault((times, visit.rows, str(visit.mask)), []).append(visit)
-    found: list[tuple[Size, int, Size, Mask]] = []
-    for (times, rows, _), several in alike.items():
-        if len(several) < WORTH_AN_ARRAY:
-            found += [(times, rows, visit.keys, visit.mask) for visit in several]
+        alike.setdefault((visit.rows, str(visit.mask), visit.keys % step), []).append((times, visit))
+    for (rows, mask, _), several in alike.items():
+        if len(several) < 3 or mask not in ("dense", "causal"):
+            yield from ((times, rows, visit.keys, visit.mask) for times, visit in several)
             continue
-        import numpy as np
-
-        keys = np.array([visit.keys for visit in several], object)
-        found.append((times, rows, keys, several[0].mask))
-    return found
+        least = min((visit for _, visit in several), key=lambda visit: visit.keys)
+        more = sum(times * ((visit.keys - least.keys) // step) for times, visit in several)
+        yield sum(times for times, _ in several) - more, rows, least.keys, least.mask
+        yield more, rows, least.keys + step, least.mask
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,8 @@ from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
 from iosim.core.unrolled import Unrolled
 from iosim.cuda.machine import why_not
-from iosim.distributed.inside import FIRST, HOP, INNER, Below
+from iosim.distributed.hops import Visit
+from iosim.distributed.inside import FIRST, HOP, INNER, Below, together
 from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.masks import parse_mask
 from iosim.search.best import footprint
@@ -75,6 +76,44 @@ def test_the_words_inside_are_the_same_folded_and_unrolled(name, mask):
         for machine, watcher in zip((Folded, Unrolled), found, strict=True):
             machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
         assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
+
+
+@pytest.mark.parametrize("rows_k", [None, 3])
+@pytest.mark.parametrize("mask", ["causal", "causal&window:20", "sink:3|window:8"])
+def test_two_visits_stand_for_many_that_differ_in_their_keys(mask, rows_k):
+    """Twelve GPUs, forward and backward: a machine that counts each visit has the same words."""
+    p = Attention(60, 3, Nk=84, heads=2, kv_heads=1, mask=parse_mask(mask))
+    for scheme in PASSES["step"].values():
+        for t in splits_of(scheme, p, 12):
+            found = [Inside(below_with(t, rows_k)) for _ in range(2)]
+            for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+                machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
+            assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0, scheme.name
+
+
+def below_with(t, rows_k):
+    """The schedules inside with key tiles of so many rows; of all with None."""
+    below = Below(t, rows_k and 10**6)
+    if rows_k:
+        below._tiles = lambda schedule, p: Tiling(4, rows_k)
+    return below
+
+
+def test_visits_of_other_masks_are_counted_one_by_one():
+    visits = [(k, Visit(4, k, 1, parse_mask(mask))) for mask in ("causal", "window:2") for k in (5, 7, 9, 10)]
+    found = [(times, keys, str(mask)) for times, _, keys, mask in together(visits, 2)]
+    windows = [(k, k, "window:2") for k in (5, 7, 9, 10)]
+    assert sorted(found) == sorted([(-4, 5, "causal"), (25, 7, "causal"), (10, 10, "causal"), *windows])
+
+
+@pytest.mark.parametrize("mask", [*MASKS, "window:40"])
+def test_a_visit_reads_gradients_once_without_an_M(mask):
+    """However many keys it has: dQ comes once, as Q does."""
+    scheme = PASSES["backward"]["zigzag"]
+    (t,) = scheme.splits(Attention(128, 3, Nk=256, mask=parse_mask(mask)), 4)
+    watcher = Inside(Below(t, None))
+    Folded(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
+    assert watcher.tensors["dQ"][0] == watcher.tensors["Q"][0] == watcher.tensors["dQ"][1]
 
 
 def test_the_words_inside_a_ring_by_hand():
