@@ -151,7 +151,8 @@ class PassKV(NamedTuple):
 
     def work(self, t: Across) -> list[int]:
         """The visible pairs of the tokens of a group with all keys."""
-        return [t.hops.pairs[r // t.apart] * t.heads for r in range(t.ranks)]
+        heads = t.heads
+        return [pairs * heads for pairs in t.hops.pairs for _ in range(t.apart)]
 
     def busiest(self, t: Across) -> Iterable[int]:
         """All receive as much, unless only needed keys are sent."""

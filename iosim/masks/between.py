@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .atoms import Of
     from .expression import Value
 
+CAUSAL = parse("causal")
 BETWEEN = Row("between", None, "low <= y - x <= high", tiles=False)  # not in the table: no text stands for it
 
 
@@ -47,5 +48,5 @@ def between(low: int, high: int, N: int, Nk: int) -> AnyMask:
     if everything and last:
         return DENSE
     if everything and high == Nk - N:
-        return parse("causal")
+        return CAUSAL
     return cast("AnyMask", Mask(f"{low} <= y - x <= {high}", Between(low=low, high=high)))
