@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def smaller(a: Size, b: Size) -> Size:
     """The minimum of two numbers or arrays."""
     if isinstance(a, int) and isinstance(b, int):
-        return min(a, b)
+        return a if a < b else b
     import numpy as np
 
     return np.minimum(a, b)
@@ -24,7 +24,7 @@ def smaller(a: Size, b: Size) -> Size:
 def larger(a: Size, b: Size) -> Size:
     """The maximum of two numbers or arrays."""
     if isinstance(a, int) and isinstance(b, int):
-        return max(a, b)
+        return a if a > b else b
     import numpy as np
 
     return np.maximum(a, b)

@@ -90,6 +90,9 @@ class Machine:
 
     def __init__(self, problem: Attention[Size], *watchers: Watcher):
         self.problem, self.watchers = problem, watchers
+        self._at_load, self._at_store = hearing("load", watchers), hearing("store", watchers)
+        self._at_allocate, self._at_free = hearing("allocate", watchers), hearing("free", watchers)
+        self._at_step, self._at_end = hearing("step", watchers), hearing("launch_ended", watchers)
         self._resident: dict[Block, None] = {}
         self._depth = 0
         self._broken = ""
@@ -144,7 +147,7 @@ class Machine:
         block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
         block.own, block.sender = own, sender
         words = self._moving(tensor, block.shape, where, own)
-        for watcher in self.watchers:
+        for watcher in self._at_load:
             watcher.load(block, tensor, words)
         self._fetch(block, tensor, where)
         return block
@@ -169,7 +172,7 @@ class Machine:
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
             raise ScheduleError(f"block {block.name} has not the shape of {tensor}{described(shape)}")
         block.own, words = own, self._moving(tensor, shape, None, own)
-        for watcher in self.watchers:
+        for watcher in self._at_store:
             watcher.store(block, tensor, words)
         self._put(block, tensor)
 
@@ -212,10 +215,12 @@ class Machine:
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         self._check(*outputs, *inputs)
+        if not self._at_step:
+            return
         factors = getattr(step, "flops", None)
         shapes = [x.shape for x in (*outputs, *inputs) if isinstance(x, Block)] if factors else []
         flops = self.total(factors(*shapes)) if factors else 0
-        for watcher in self.watchers:
+        for watcher in self._at_step:
             watcher.step(step, outputs, inputs, flops)
 
     # ------------------------------------------------------------------ bookkeeping
@@ -225,7 +230,7 @@ class Machine:
             raise ScheduleError(self._broken)
         block = Block(name, tuple(shape), self.tensors.get(name), self._depth)
         self._resident[block] = None
-        for watcher in self.watchers:
+        for watcher in self._at_allocate:
             watcher.allocate(block)
         return block
 
@@ -233,7 +238,7 @@ class Machine:
         for block in blocks:
             block.alive = False
             del self._resident[block]
-            for watcher in self.watchers:
+            for watcher in self._at_free:
                 watcher.free(block)
 
     def _check(self, *blocks: Input) -> None:
@@ -246,5 +251,10 @@ class Machine:
     def _end_of_launch(self) -> None:
         """Report the end of a kernel launch if no loop is open and SRAM is empty."""
         if self._depth == 0 and not self._resident:
-            for watcher in self.watchers:
+            for watcher in self._at_end:
                 watcher.launch_ended()
+
+
+def hearing(event: str, watchers: tuple[Watcher, ...]) -> list[Watcher]:
+    """The watchers that do something at an event. One that is no `Watcher` does not say, and hears all of them."""
+    return [watcher for watcher in watchers if event in getattr(watcher, "hears", (event,))]

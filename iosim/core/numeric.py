@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -16,7 +16,20 @@ from .shapes import shape_of
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from .typing import Array, Arrays, Input, MaskLine, Places, Shape, Size, Step, Watcher
+    from .tiling import Tiling
+    from .typing import (
+        Array,
+        Arrays,
+        Input,
+        MaskLine,
+        Places,
+        ScheduleLike,
+        ScheduleText,
+        Shape,
+        Size,
+        Step,
+        Watcher,
+    )
 
 NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
 
@@ -43,6 +56,10 @@ class Numeric(Machine):
         self._loops = 0
         self.overflowed = ""
         """fp16 if a finite word was too large for that type, else empty. The other types reach as far as float32."""
+
+    def run(self, schedule: ScheduleLike | ScheduleText, tiling: Tiling[Size]) -> Self:
+        with np.errstate(over="ignore"):
+            return super().run(schedule, tiling)
 
     def _dtype(self, name: str) -> DTypeLike:
         return np.float64 if self.double else NUMPY_DTYPE[name]
@@ -74,11 +91,12 @@ class Numeric(Machine):
             return
         if tensor not in self._owners:
             self._owners[tensor] = np.full(self.array(tensor).shape, -1)
-        owners = self._owners[tensor]
-        if ((owners[index] != -1) & (owners[index] != self.turn[1])).any():
+        owners, here = self._owners[tensor], self.turn[1]
+        found = owners[index]
+        if ((found != -1) & (found != here)).any():
             raise ScheduleError(f"this parallel loop is not parallel: two iterations touch the same part of {tensor}")
         if stores:
-            owners[index] = self.turn[1]
+            owners[index] = here
 
     def _at_home(self, block: Block, tensor: str, index: tuple[Places, ...]) -> None:
         """Note which iteration, a GPU, has the words of a block in its memory. ScheduleError if what is taken for its
@@ -113,6 +131,8 @@ class Numeric(Machine):
         return array if step is None or array.dtype.kind in "iu" else step(array)
 
     def _round(self, block: Block) -> None:
+        if self.double:
+            return
         array = value_of(block)
         rounded = self._rounded(array, self._type(block))
         if rounded is not array:
@@ -146,8 +166,7 @@ class Numeric(Machine):
         arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
         for array in arrays:
             array.flags.writeable = False
-        with np.errstate(over="ignore"):
-            step(*map(value_of, outputs), *arrays)
+        step(*map(value_of, outputs), *arrays)
         for array in arrays:
             array.flags.writeable = True
         for block in outputs:

@@ -378,7 +378,7 @@ class Attention(Generic[S]):
 
     def shape(self, tensor: Tensor) -> tuple[S, ...]:
         """The lengths of a tensor's axes."""
-        return tuple([self.length(axis) for axis in tensor.axes])
+        return tuple([getattr(self, axis) if type(axis) is str else self.length(axis) for axis in tensor.axes])
 
     def length(self, axis: Axis) -> S:
         """The length of an axis, given by the name of a field, by a number, or by a function of the problem."""

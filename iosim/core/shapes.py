@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, cast, overload
+from typing import TYPE_CHECKING, overload
 
 from ..errors import ScheduleError
 
@@ -24,7 +24,7 @@ def product(factors: Iterable[Size]) -> Size: ...
 
 def product(factors: Iterable[Size]) -> Size:
     """The product of the factors; 1 if there are none."""
-    return cast("Size", prod(cast("Iterable[int]", factors)))
+    return prod(factors)  # type: ignore[arg-type]  # it multiplies arrays as well
 
 
 def same(a: object, b: object) -> bool:
@@ -43,7 +43,7 @@ def shape_of(tensor: str, tiles: tuple[Tile, ...], tensors: Mapping[str, Tensor]
     axes = p.shape(tensors[tensor])
     if len(tiles) > len(axes):
         raise ScheduleError(f"{tensor} has {len(axes)} axes; {len(tiles)} tiles were given")
-    for tile, axis in zip(tiles, axes, strict=False):
+    for tile, axis in zip(tiles, axes):  # noqa: B905  # axes may be more
         length = getattr(tile, "length", None)
         if length is None:
             raise ScheduleError(f"{tensor} is indexed by tiles of chip.tiles, not by {tile!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ..errors import CapacityError
 from .arrays import larger, plus
@@ -16,12 +16,21 @@ if TYPE_CHECKING:
     Event = dict[str, str | Size]
 
 
+EVENTS = ("load", "store", "allocate", "free", "step", "launch_ended")
+
+
 class Watcher:
-    """The base of all watchers: it is called at every event of a machine, and does nothing.
+    """The base of all watchers. A machine calls its watchers at every event.
 
     Words and operations are exact integers (or arrays of them), of one head. An event of the folded machine stands for
     many visits, and its words are their sum.
     """
+
+    hears: ClassVar[frozenset[str]] = frozenset()
+    """The events at which a class does something. It is not called at others."""
+
+    def __init_subclass__(cls) -> None:
+        cls.hears = frozenset(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
 
     def start(self, machine: Machine) -> None:
         """Called once, before the first event. `machine.p` is the problem with its mask bound to the tiles."""
@@ -106,9 +115,10 @@ class Capacity(Watcher):
 
     def allocate(self, block: Block) -> None:
         words = block.words
-        self._room[block] = words, words * self._width(block.tensor)
+        size = words * self._width(block.tensor)
+        self._room[block] = words, size
         self.words = plus(self.words, words)
-        self.bytes = plus(self.bytes, self._room[block][1])
+        self.bytes = plus(self.bytes, size)
         self.peak_words = larger(self.peak_words, self.words)
         self.peak_bytes = larger(self.peak_bytes, self.bytes)
         if self.limit_bytes is not None and self.bytes > self.limit_bytes:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
+from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.errors import CapacityError, FoldingError, ScheduleError
 from iosim.masks import parse_mask
 from iosim.steps.softmax import zeros
@@ -105,3 +105,27 @@ def test_a_load_where_any_column_is_active(mask, seen):
     many = Traffic()
     Folded(Attention(np.array([7, 7]), 3, mask=parse_mask(mask)), many).run(text, tiling)
     assert np.broadcast_to(many.total, 2).tolist() == totals
+
+
+def test_a_watcher_is_called_at_every_event_at_which_it_does_something():
+    """Also one that inherits what it does, and one that does not derive from `Watcher`."""
+
+    class Loads(Traffic):
+        pass
+
+    class Bare:
+        words = 0
+
+        def start(self, *given):
+            pass
+
+        allocate = free = store = step = launch_ended = start
+
+        def load(self, block, tensor, words):
+            self.words += words
+
+    watchers = [Traffic(), Loads(), Bare()]
+    Machine(Attention(8, 2), *watchers).run(SCHEDULES["flash2"], Tiling(4, 4))
+    words = sum(watchers[0].reads.values())
+    assert words == sum(watchers[1].reads.values()) == watchers[2].words > 0
+    assert Loads.hears == Traffic.hears == {"load", "store", "launch_ended"}
