@@ -320,7 +320,7 @@ class Below:
     def _tiles(self, schedule: Schedule, p: Attention) -> Tiling:
         """The best tiles for a visit without its mask. InputError if none fit."""
         if self.M_bytes is None:
-            return Tiling(self.t.problem.N, self.t.problem.Nk)
+            return Tiling(self.t.problem.N * self.t.problem.heads, self.t.problem.Nk)
         found = tiles_of(schedule, p, self.M_bytes, self.multiple)
         if found is None:
             raise InputError("--M", f"{self.M_bytes} B", f"enough for a tile of {schedule.name}", "try a larger M")
