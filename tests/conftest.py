@@ -27,6 +27,7 @@ def pytest_configure(config):
 def pytest_collection_finish():
     gc.freeze()
     gc.enable()
+    gc.set_threshold(50_000)  # tests make little that only the collector finds
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects

@@ -46,9 +46,14 @@ WITHOUT_ROOT = ("steps", "oracles")  # they stand alone
 OF_THE_ROOT = {"__main__.py": {"commands.cli"}, "softmax.py": {"steps.softmax"}}  # the start, and the place in 0.1
 
 
+def named(node):
+    """The name that an expression is; None if it is more than a name."""
+    return node.id if isinstance(node, ast.Name) else None
+
+
 def for_types(tree):
     """The nodes under `if TYPE_CHECKING:`."""
-    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    blocks = [n for n in ast.walk(tree) if isinstance(n, ast.If) and named(n.test) == "TYPE_CHECKING"]
     return {id(node) for block in blocks for part in block.body for node in ast.walk(part)}
 
 
@@ -83,7 +88,7 @@ def modules(name, tree):
             found |= {f"{base}.{x}" for x in inner}
             if len(inner) < len(node.names):
                 found.add(base)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("import_module", "__import__"):
+        elif isinstance(node, ast.Call) and named(node.func) in ("import_module", "__import__"):
             first = node.args[0]
             if isinstance(first, ast.Constant):
                 found.add(first.value)
