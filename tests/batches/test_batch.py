@@ -3,12 +3,11 @@ for each request, walks over every tile, and NumPy runs whose outputs are compar
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from paths import DOCS
 
 import iosim
@@ -17,6 +16,7 @@ from iosim.batches.moved import LENGTHS_BYTES
 from iosim.batches.paged_tiles import KEY_TILES
 from iosim.batches.sentence import why
 from iosim.batches.ways import BY_NAME
+from iosim.commands.cli import main
 from iosim.core.folded import Folded
 from iosim.core.machine import Machine
 from iosim.core.numeric import Numeric
@@ -36,8 +36,8 @@ REQUESTS = [(1, 40)] * 3 + [(1, 7), (9, 9), (5, 33), (4, 21)]
 
 def shown(*args):
     """What a command line prints."""
-    done = subprocess.run([sys.executable, "-m", "iosim", *args], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, args, prog_name="iosim")
+    assert done.exit_code == 0, done.output
     return done.stdout
 
 

@@ -4,14 +4,16 @@ import os
 import pty
 import random
 import re
-import subprocess
 import sys
 import termios
+import traceback
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from paths import ROOT
 
+from iosim.__main__ import main
 from iosim.counting.count import count
 from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown, wrapped
 from iosim.studies.roofline import roofline
@@ -37,27 +39,60 @@ LINES = {
 }
 
 
-def on_terminal(args, columns, code=0, **more):
+def forked(args, terminal, env):
+    """The number of a copy of this process, which runs a command line. What is imported here is not imported again."""
+    if number := os.fork():
+        return number
+    code = 1
+    try:
+        for stream in range(3):
+            os.dup2(terminal, stream)
+        os.environ.clear()
+        os.environ.update(env)
+        os.chdir(ROOT)
+        sys.stdin, sys.stdout, sys.stderr = os.fdopen(0), os.fdopen(1, "w"), os.fdopen(2, "w", buffering=1)
+        sys.__stdout__, sys.argv = sys.stdout, ["iosim", *args]
+        main()
+    except SystemExit as end:
+        code = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    with suppress(OSError):
+        sys.stdout.flush()
+    os._exit(code)
+
+
+def started(args, terminal, env):
+    """The number of a new process, which runs a command line."""
+    command = [sys.executable, "-m", "iosim", *args]
+    streams = [(os.POSIX_SPAWN_DUP2, terminal, stream) for stream in range(3)]
+    return os.posix_spawn(sys.executable, command, {**env, "PYTHONPATH": str(ROOT)}, file_actions=streams)
+
+
+def on_terminal(args, columns, code=0, process=forked, **more):
     """What a terminal of so many columns is sent."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE")}
     env = {**env, "TERM": "xterm-256color", **more}
-    command = [sys.executable, "-m", "iosim", *args]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=env, cwd=ROOT) as process:
-        os.close(theirs)
-        found = b""
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            found += part
+    number = process(args, theirs, env)
+    os.close(theirs)
+    found = b""
+    while True:
+        try:
+            part = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        found += part
     os.close(ours)
-    assert process.returncode == code, found
+    assert os.waitstatus_to_exitcode(os.waitpid(number, 0)[1]) == code, found
     return found.decode().replace("\r\n", "\n")
+
+
+def test_a_new_process_sends_what_a_copy_of_this_one_does():
+    assert on_terminal(["count", *BASE], 80, process=started) == on_terminal(["count", *BASE], 80)
 
 
 def bare(text):

@@ -1,5 +1,6 @@
 """What CONTRIBUTING says about additions is tried out: each is made in a copy of the project, and then used."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,16 @@ import pytest
 from paths import ROOT
 
 COPIED = ("iosim", "configs", "tests", "docs")
+
+
+LINES = """
+import json, sys
+from click.testing import CliRunner
+from iosim.commands.cli import main
+
+done = [CliRunner().invoke(main, line, prog_name="iosim") for line in json.loads(sys.argv[1])]
+print(json.dumps([(each.exit_code, each.output) for each in done]))
+"""
 
 
 class Copy:
@@ -39,9 +50,12 @@ class Copy:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def iosim(self, *args, code=0):
-        """What a command line prints in the copy."""
-        return self.python("-m", "iosim", *args, code=code)
+    def lines(self, lines):
+        """What command lines print in the copy, each with its exit code. One process runs all of them."""
+        given = [[*map(str, args)] for args, _ in lines]
+        found = json.loads(self.python("-c", LINES, json.dumps(given)))
+        assert [code for code, _ in found] == [code for _, code in lines], found
+        return [text for _, text in found]
 
 
 @pytest.fixture
@@ -90,13 +104,18 @@ assert iosim.floor(Attention(24, 4, mask=parse_mask("even"))).words == 24 * 4 + 
 def test_a_mask_atom_is_one_row(copy):
     copy.insert("iosim/masks/atoms.py", ")\nBY_NAME", EVEN)
     copy.python("-c", EVERY_OTHER)
-    assert "#.#.#.#." in copy.iosim("mask", "even", "--N", "8", "--tiles", "1x1")
-    assert "even" in copy.iosim("count", "--help")
-    assert "did you mean 'even'" in copy.iosim("count", "--N", "64", "--d", "8", "--mask", "evne", code=2)
-    assert "`even` or `even:b`" in copy.iosim("count", "--N", "64", "--d", "8", "--mask", "even:3", code=2)
-    copy.iosim(
-        "check", "--N", "24", "--d", "4", "--tiles", "4x3", "--mask", "causal&even", "--schedule", "block-sparse-q"
+    check = "check --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"
+    picture, usage, misspelt, number, _ = copy.lines(
+        [
+            (["mask", "even", "--N", "8", "--tiles", "1x1"], 0),
+            (["count", "--help"], 0),
+            (["count", "--N", "64", "--d", "8", "--mask", "evne"], 2),
+            (["count", "--N", "64", "--d", "8", "--mask", "even:3"], 2),
+            (check.split(), 0),
+        ]
     )
+    assert "#.#.#.#." in picture and "even" in usage
+    assert "did you mean 'even'" in misspelt and "`even` or `even:b`" in number
     copy.python("tests/masks/test_atoms.py")  # writes the page
     assert "| `even` | y is even | |" in (copy.folder / "docs" / "masks.md").read_text()
     copy.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/masks/test_atoms.py")
@@ -127,18 +146,26 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     copy.insert(flash, '"lse", "keep_p", "visit_all"),', "HALF, ")
     copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
     copy.python("-c", KEYWORD)
-    count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
-    assert "--half COUNT" in copy.iosim("count", "--help-all") and "--half COUNT" in copy.iosim("sweep", "--help-all")
-    assert "half" in copy.iosim(*count, "flash2", "--half", "2", "--csv").splitlines()[0].split(",")
-    assert '"half": 2' in copy.iosim(*count, "flash2", "--half", "2", "--json")
-    assert "--half changes nothing with --schedule flash1; it is for flash2" in copy.iosim(
-        *count, "flash1", "--half", "2"
-    )
-    assert "did you mean '--half'" in copy.iosim(*count, "flash2", "--halve", "2", code=2)
-    assert "--half: found '-1'" in copy.iosim(*count, "flash2", "--half", "-1", code=2)
-    assert "--half" in copy.iosim("schedules", "flash2")
     (copy.folder / "grid.toml").write_text('N = 24\nd = 4\ntiles = "3x2"\nschedule = "flash2"\nhalf = [1, 3]\n')
-    assert copy.iosim("sweep", "grid.toml", "--columns", "half,writes").split() == ["half,writes", "1,192", "3,384"]
+    count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
+    usage, usage_of_sweep, table, data, unread, misspelt, negative, shown, rows = copy.lines(
+        [
+            (["count", "--help-all"], 0),
+            (["sweep", "--help-all"], 0),
+            ([*count, "flash2", "--half", "2", "--csv"], 0),
+            ([*count, "flash2", "--half", "2", "--json"], 0),
+            ([*count, "flash1", "--half", "2"], 0),
+            ([*count, "flash2", "--halve", "2"], 2),
+            ([*count, "flash2", "--half", "-1"], 2),
+            (["schedules", "flash2"], 0),
+            (["sweep", "grid.toml", "--columns", "half,writes"], 0),
+        ]
+    )
+    assert "--half COUNT" in usage and "--half COUNT" in usage_of_sweep and "--half" in shown
+    assert "half" in table.splitlines()[0].split(",") and '"half": 2' in data
+    assert "--half changes nothing with --schedule flash1; it is for flash2" in unread
+    assert "did you mean '--half'" in misspelt and "--half: found '-1'" in negative
+    assert rows.split() == ["half,writes", "1,192", "3,384"]
     copy.python("tests/house/test_keywords.py")  # writes the types of keywords
     assert "    half: int\n" in (copy.folder / "iosim" / "core" / "keywords.py").read_text()
     assert len(copy.edited) == 2
@@ -149,13 +176,14 @@ WORDS = '    Column("words_per_flop", "number", "words/flop", ".4f", of=lambda r
 
 def test_a_column_is_one_row(copy):
     copy.insert("iosim/counting/result.py", '    Column("ratio_to_bound", "number"', WORDS)
-    for command in ("count", "sweep"):
-        head, line = copy.iosim(
-            command, "--N", "64", "--d", "8", "--tiles", "8x8", "--schedule", "flash2", "--csv"
-        ).split()
+    size = ("--N", "64", "--d", "8")
+    flash2 = (*size, "--tiles", "8x8", "--schedule", "flash2", "--csv")
+    *tables, seen = copy.lines([(["count", *flash2], 0), (["sweep", *flash2], 0), (["count", *size, "--M", "4KB"], 0)])
+    for table in tables:
+        head, line = table.split()
         row = dict(zip(head.split(","), line.split(","), strict=True))
         assert float(row["words_per_flop"]) == int(row["total"]) / int(row["flops"])
-    assert "words/flop" in copy.iosim("count", "--N", "64", "--d", "8", "--M", "4KB")
+    assert "words/flop" in seen
     assert len(copy.edited) == 1
 
 
@@ -185,9 +213,16 @@ def command(asked: Asked, output: Output) -> None:
 def test_a_command_is_one_file_and_one_line(copy):
     (copy.folder / "iosim" / "commands" / "hello.py").write_text(HELLO)
     copy.insert("iosim/commands/cli.py", '    "bounds": "', '    "hello": "The words of Q.",\n')
-    assert "The words of Q." in copy.iosim("--help")
-    assert "--kv-heads" in copy.iosim("hello", "--help")
-    assert copy.iosim("hello", "--N", "4K", "--d", "2", "--csv").split() == ["Q_words", "8192"]
-    assert "words of Q" in copy.iosim("hello", "--N", "4K", "--d", "2")
-    assert "--N: found '0'" in copy.iosim("hello", "--N", "0", "--d", "2", code=2)
+    asked = ("hello", "--N", "4K", "--d", "2")
+    commands, usage, table, seen, none = copy.lines(
+        [
+            (["--help"], 0),
+            (["hello", "--help"], 0),
+            ([*asked, "--csv"], 0),
+            (asked, 0),
+            (["hello", "--N", "0", "--d", "2"], 2),
+        ]
+    )
+    assert "The words of Q." in commands and "--kv-heads" in usage and "--N: found '0'" in none
+    assert table.split() == ["Q_words", "8192"] and "words of Q" in seen
     assert len(copy.edited) == 1, "and the new file"
