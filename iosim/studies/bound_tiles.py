@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from math import log
 from typing import TYPE_CHECKING, TypedDict
 
-from ..core.problem import mask_matters
+from ..core.problem import mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.count import default_schedules
 from ..counting.published import tiles_of_gpus
+from ..errors import InputError
 from ..hardware import configs_folder, load
-from ..schedules import Schedule, find_all, require
+from ..schedules import SCHEDULES, Schedule, find, find_all, require
+from ..schedules.decode import SPLITS
 from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import blocks
 from .fastest_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
@@ -57,7 +61,25 @@ def fastest_by_bound(
         found.published.extend(of_publications(schedule, problem, chip))
     firsts = in_order([one.fastest for one in found.results])
     found.results.sort(key=lambda one: firsts.index(one.fastest))
-    return found
+    return replace(found, split=faster_split(found, multiple) if firsts else None)
+
+
+def faster_split(found: FastestAnswer, multiple: int) -> tuple[int, TimedTiles] | None:
+    """(splits, tiles) of a schedule that splits the keys and takes less time than the first; None if no multiprocessor
+    is idle, or none takes less."""
+    first, chip, tried = found.results[0].fastest, found.hardware, list[tuple[int, TimedTiles]]()
+    if first.blocks >= chip.sms:
+        return None
+    given = found.problem[SPLITS] if "splits" in find(first.schedule).chosen else 1
+    numbers = {chip.sms * times // first.blocks * given for times in (1, 2)}
+    for schedule, splits in product((s for s in SCHEDULES.values() if "splits" in s.chosen), numbers):
+        p = narrowed(found.problem, splits=splits)
+        with suppress(InputError):
+            require(schedule, p)
+            if at_least(schedule, p, Tiling(first.Br, first.Bc), chip).seconds < first.seconds / TIE:
+                one = ranked(schedule, p, chip, multiple)
+                tried += [(splits, one.fastest)] if one else []
+    return min(tried, key=lambda one: one[1].seconds, default=None)
 
 
 def ranked(schedule: Schedule, problem: Attention, chip: Hardware, multiple: int) -> FastestTiles | None:

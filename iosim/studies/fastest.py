@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Column, Table, in_order
+from ..answer import Answer, Column, Table, in_order, numbered
 from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.conditions import conditions
@@ -109,8 +109,9 @@ def head_of(found: FastestAnswer) -> str:
     if found.generated:
         return f"generated kernels on {chip.name}, times by the model\n"
     cached = " with an ideal L2" if chip.l2_bytes else ""
-    peaks = f"least times at the peaks of {chip.name}{cached}, in whole blocks on {chip.sms} multiprocessors"
-    return f"{peaks}\n{NEAR}: the fewest bytes within that of the schedule's least time\n"
+    peaks = f"times at the peaks of {chip.name}{cached}, in whole blocks on {chip.sms} multiprocessors"
+    shares = f"{peaks}, each with its share"
+    return f"{shares}\n{NEAR}: the fewest bytes within that of the schedule's least time\n"
 
 
 def sentence(found: FastestAnswer) -> str:
@@ -121,10 +122,10 @@ def sentence(found: FastestAnswer) -> str:
     best, least = one.fastest, one.least
     text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:,.1f} us"
     if not found.generated:
-        text = f"{best.schedule} with {best.tiles} takes at least {best.seconds * 1e6:,.1f} us"
+        text = f"{best.schedule} with {best.tiles} {time_text(best, found.hardware)}"
         near = f"{TIE - 1:.0%} of the least time, {one.least_seconds * 1e6:,.1f} us"
         why = f"of {one.candidates:,} tilings it moves the fewest bytes within {near}"
-        return f"{text}; {why}." + idle(best, found.hardware)
+        return f"{text}; {why}." + idle(found, best)
     if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
         text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
     how = f"all {one.candidates:,} candidates were predicted"
@@ -133,12 +134,27 @@ def sentence(found: FastestAnswer) -> str:
     return f"{text}; {how}."
 
 
-def idle(best: TimedTiles, chip: Hardware) -> str:
-    """The sentence about multiprocessors that the blocks leave idle; empty if there are none."""
-    if best.blocks >= chip.sms:
+def time_text(tiles: TimedTiles, chip: Hardware) -> str:
+    """The words on a time in whole blocks. It is a bound unless HBM is what a multiprocessor has a share of: one whose
+    neighbours are idle may have more of that."""
+    us = f"{tiles.seconds * 1e6:,.1f} us"
+    if tiles.bound_by == "memory" and tiles.blocks % chip.sms:
+        return f"takes {us} if a multiprocessor has its share of the HBM's rate and no more"
+    return f"takes at least {us}"
+
+
+def idle(found: FastestAnswer, best: TimedTiles) -> str:
+    """The sentence about multiprocessors that the blocks leave idle, and on splits that take less time; empty if there
+    are none."""
+    sms = found.hardware.sms
+    if best.blocks >= sms:
         return ""
-    blocks = f"{best.blocks} block{'s' * (best.blocks != 1)} for {chip.sms} multiprocessors"
-    return f" It has only {blocks}; schedules with --splits have more, as --schedule split-kv --splits 8."
+    text = f" It has only {numbered(best.blocks, 'block')} for {sms} multiprocessors"
+    if found.split is None:
+        return f"{text}."
+    splits, tiles = found.split
+    told = f"--schedule {tiles.schedule} --splits {splits} has {tiles.blocks:,} and takes {tiles.seconds * 1e6:,.1f} us"
+    return f"{text}: {told}."
 
 
 @takes_causal

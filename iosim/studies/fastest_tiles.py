@@ -83,6 +83,8 @@ class FastestAnswer:
     prediction.
 
     `generated`: times are predicted for generated kernels. Otherwise they are bounds, beside those of published tiles.
+    `split` is a schedule that splits the keys and takes less time, with its number of splits, if the first one has
+    fewer blocks than the GPU has multiprocessors.
     """
 
     problem: Attention
@@ -91,6 +93,7 @@ class FastestAnswer:
     not_predicted: dict[str, str]
     published: list[TimedTiles] = field(default_factory=list)
     generated: bool = True
+    split: tuple[int, TimedTiles] | None = None
 
     @property
     def least_seconds(self) -> float:

@@ -1,6 +1,7 @@
 """Tiles ranked by the bound: whole blocks by hand, ties, published tiles, and how good the ranking is."""
 
 import json
+import re
 from dataclasses import replace
 from math import ceil
 
@@ -96,7 +97,10 @@ def test_published_tiles_stand_beside(ask, iosim, mask):
     )
     text = iosim(*LINE, *mask).stdout
     assert text.startswith(got["answer"] + "\n")
-    assert "least times at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors" in text
+    assert (
+        "\ntimes at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors, each with its share"
+        in text
+    )
 
 
 @pytest.mark.parametrize("gpu", hardware.names())
@@ -105,14 +109,35 @@ def test_every_gpu_has_a_ranking(gpu):
     assert answer.found.results and ("ideal L2" in str(answer)) == bool(load(gpu).l2_bytes)
 
 
-def test_idle_multiprocessors_are_named_and_splits_use_them(ask):
-    """One query of 32 heads has 32 blocks; eight splits have 256 and take less time."""
+def test_idle_multiprocessors_are_named_and_splits_that_use_them(ask):
+    """One query of 32 heads has 32 blocks. The time in whole blocks is no bound if the HBM binds, and the splits that
+    are named take what is said."""
     line = ("tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
-    one, split = ask(*line), ask(*line, "--schedule", "split-kv", "--splits", 8)
-    said = "It has only 32 blocks for 132 multiprocessors; schedules with --splits have more, as --schedule split-kv"
-    assert said in one["answer"] and "It has only" not in split["answer"]
-    assert split["results"][0]["blocks"] == 256
-    assert split["results"][0]["seconds"] < one["results"][0]["seconds"] / 2
+    one = ask(*line)
+    first = one["results"][0]
+    assert first["blocks"] == 32 and "at least" not in one["answer"]
+    said = f"takes {first['seconds'] * 1e6:,.1f} us if a multiprocessor has its share of the HBM's rate and no more;"
+    assert said in one["answer"]
+    advice = re.search(r"32 blocks for 132 multiprocessors: (--.*) has (\d+) and takes ([\d.]+) us\.$", one["answer"])
+    split = ask(*line, *advice[1].split())
+    row = split["results"][0]
+    assert (row["blocks"], f"{row['seconds'] * 1e6:,.1f}") == (int(advice[2]), advice[3])
+    assert row["seconds"] < first["seconds"] / 2 and "--splits" not in split["answer"]
+
+
+@pytest.mark.parametrize(
+    ("line", "splits"),
+    [
+        ("--N 4096 --d 64 --hardware rtx-3090", None),
+        ("--N 4096 --d 64 --hardware h100", None),
+        ("--N 1 --Nk 8192 --d 128 --heads 32 --kv-heads 8 --gqa pack --hardware h100 --schedule split-kv --splits 8", 16),
+        ("--N 1 --Nk 8192 --d 128 --heads 32 --kv-heads 8 --gqa pack --hardware h100 --schedule split-kv --splits 32", None),
+    ],
+)  # fmt: skip
+def test_splits_are_named_only_where_they_take_less_time(ask, line, splits):
+    answer = ask("tune", *line.split(), "--by", "time")["answer"]
+    found = re.search(r"--splits (\d+)", answer)
+    assert (found and int(found[1])) == splits
 
 
 # ---------------------------------------------------------------- against what was measured
@@ -145,8 +170,7 @@ def test_no_measured_kernel_is_faster_than_its_whole_blocks():
 def test_as_many_blocks_as_multiprocessors_leave_none_idle():
     """A block for each is enough, and one block less is said to be too few."""
     chip = load("h100")
-    first = fastest_by_bound(Attention(1024, 64, heads=4, acc_dtype="fp32"), "h100", ["flash2"], 16).results[0].fastest
-    assert idle(replace(first, blocks=chip.sms), chip) == ""
-    assert f"only {chip.sms - 1} blocks for {chip.sms} multiprocessors" in idle(
-        replace(first, blocks=chip.sms - 1), chip
-    )
+    answer = fastest_by_bound(Attention(1024, 64, heads=4, acc_dtype="fp32"), "h100", ["flash2"], 16)
+    enough, few = (replace(answer.results[0].fastest, blocks=chip.sms - less) for less in (0, 1))
+    assert idle(answer, enough) == ""
+    assert f"only {chip.sms - 1} blocks for {chip.sms} multiprocessors" in idle(answer, few)
