@@ -84,6 +84,14 @@ def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
 
 
 def group_notes(problem: Attention) -> list[str]:
+    """Notes if KV heads have latent rows each of their own, and if a single query is decoded and the query heads of a
+    group read K and V each for themselves."""
+    many = problem.latent and every(problem.kv_heads > 1)
+    own = f"{problem.kv_heads:,} KV heads have latent rows of their own; MLA has one for all heads: --kv-heads 1"
+    return [*([own] if many else []), *shared_notes(problem)]
+
+
+def shared_notes(problem: Attention) -> list[str]:
     """A note if a single query is decoded and the query heads of a group read K and V each for themselves."""
     if problem.gqa != "repeat" or not every(problem.N == 1) or every(problem.kv_heads == problem.heads):
         return []

@@ -211,6 +211,8 @@ class Moved(NamedTuple):
     """None unless they are whole numbers."""
     on_average: bool = False
     """Whether the passes are means: under a mask some words may move more often than others."""
+    within: str = ""
+    """The tensor in whose rows it comes, so that none of its own words moves."""
 
     @property
     def total(self) -> int:
@@ -256,6 +258,8 @@ def moved(problem: Attention, result: Result, name: str) -> Moved:
     size = int(p.instances)
     for length in p.shape(tensor) if tensor else ():
         size *= int(length)
+    if tensor and tensor.kind == "cache" and name not in p.cache_tensors:
+        return Moved(reads, writes, None, within="K")
     if tensor is None or reads % size or writes % size:
         return Moved(reads, writes, None)
     hides = mask_matters(SCHEDULES[result.schedule], problem)
@@ -273,6 +277,8 @@ def clauses(pairs: dict[str, tuple[Moved, Moved]], names: Sequence[str]) -> str:
 
 def difference(mine: Moved, its: Moved) -> tuple[str, str]:
     """The predicate that compares two results' traffic of a tensor: (for one tensor, for several)."""
+    if mine.within:
+        return f"comes in the rows of {mine.within}", f"come in the rows of {mine.within}"
     if not mine.total:
         return "never goes through HBM", "never go through HBM"
     if not its.total:
@@ -311,6 +317,6 @@ def often(number: int) -> str:
 def joined(parts: Iterable[str]) -> str:
     """Texts as a list in a sentence: `a, b and c`."""
     *first, last = list(parts)
-    if any("," in part for part in (*first, last)):
+    if any("," in part or " and " in part for part in (*first, last)):
         return ", and ".join([*first, last])
     return f"{', '.join(first)} and {last}" if first else last

@@ -368,6 +368,19 @@ def test_a_list_with_a_comma_has_one_before_its_last_part():
     assert sentence.joined(["a, not b", "c"]) == "a, not b, and c"
 
 
+def test_values_in_the_rows_of_keys_are_not_said_to_stay_away(ask):
+    """MLA's V is a part of K, which is read."""
+    line = ("count", "--N", 1, "--Nk", 8192, "--d", 576, "--dv", 512, "--heads", 128, "--latent", "--M", "227KB")
+    said = ask(*line, "--kv-heads", 1, "--gqa", "pack")["answer"]
+    assert "V comes in the rows of K, and S and P never go through HBM" in said
+
+
+def test_latent_rows_of_several_heads_have_a_note(ask):
+    line = ("count", "--N", 4, "--d", 64, "--heads", 8, "--latent")
+    note = "8 KV heads have latent rows of their own; MLA has one for all heads: --kv-heads 1"
+    assert note in ask(*line)["notes"] and note not in ask(*line, "--kv-heads", 1)["notes"]
+
+
 def test_words_of_two_widths_are_compared_in_bytes():
     narrow, wide = result("flash2", 100), result("flash1", 100, width=4)
     assert sentence.than(narrow, wide).endswith("fewer bytes than") and sentence.than(narrow, wide).startswith("2")
