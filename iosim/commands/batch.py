@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..files import form_of
 from ..units import parse_axis, parse_count
 from .answer import Output, answer_all, say
-from .command import INSTEAD, D, Need, named_command
+from .command import D, Need, named_command
 from .options import (
     COUNT,
     PLACES,
@@ -159,7 +159,7 @@ CONVENTIONS = {
     needs=(Need("requests", ("trace",)), D),
     axes=(*PLACES, "chunk"),
     usual="flash2,split-kv,paged,paged-split-kv",
-    instead={**INSTEAD, **OF_REQUESTS},
+    instead=OF_REQUESTS,
     first="heads kv_heads M hardware layers ways chunk trace",
 )
 @text_option(

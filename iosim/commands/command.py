@@ -95,6 +95,7 @@ INSTEAD = {
     "--M-elements": "--M takes words too, as --M 51200el",
     "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
     **{f"--{name}": f"a type is given as --dtype {name}" for name in DTYPE_BYTES},
+    **dict.fromkeys(("--tp", "--tp-size", "--tensor-parallel-size"), "give --heads and --kv-heads of one GPU"),
     **dict.fromkeys(("--softmax-scale", "--sm-scale", "--scale"), "scaling moves no words: leave it out"),
 }
 """What to do instead of options that no command has."""

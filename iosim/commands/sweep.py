@@ -194,7 +194,7 @@ def command(
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
-    say([*plan.notes, *(() if question.command in OTHER_SCHEDULES else notes_on_masks(plan))])
+    say([*plan.notes, *(() if question.command in OTHER_SCHEDULES else notes_on_schedules(plan))])
     from ..sweeps.identity import inputs_of
     from ..sweeps.parts import Work
     from ..sweeps.run import executor_of
@@ -226,11 +226,14 @@ def answer_size(plan: Sweep, asked: str, target: Target) -> None:
     answer_all([({}, found)], Output.asked(target.as_json, target.as_csv, target.path))
 
 
-def notes_on_masks(plan: Sweep) -> list[str]:
-    """Notes on schedules that skip nothing under the masks of a sweep."""
-    from ..counting.notes import mask_notes
+def notes_on_schedules(plan: Sweep) -> list[str]:
+    """Notes on schedules that a sweep leaves out, and on those that skip nothing under its masks."""
+    from ..counting.notes import keys_notes, mask_notes
 
-    return [note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))]
+    left_out = [] if plan.schedules else keys_notes(plan.sample(plan.masks[0]))
+    return left_out + [
+        note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))
+    ]
 
 
 def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter, share: Share) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
@@ -13,13 +13,14 @@ from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, rea
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, require
+from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache, require
 from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
-from .conditions import conditions
+from .conditions import Conditions, conditions
 from .given import memory
 from .names import check_names, takes_causal
+from .notes import keys_notes
 from .published import Published, PublishedTiles, tiles_of_gpus
 from .report import Report
 from .result import Result
@@ -59,6 +60,7 @@ def count(
       multiples of 16, as its kernels have them. What is given wins, and `paper_model` leaves both out.
     - `schedules`: names or Schedules, as `["flash1", mine]`, or `"flash1,flash2"`. By default they are standard,
       standard-tiled, flash1 and flash2, and under a mask with `visit_all` block-sparse and block-sparse-q as well.
+      Those that cannot read K and V of another type, or with scales, are left out with a note.
     - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
       with its own rules.
     - `tile_multiple`: the sizes of `best` tiles are multiples of it.
@@ -72,7 +74,7 @@ def count(
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
-    chosen = find_all(schedules) or default_schedules(problem)
+    chosen, under = asked_or_usual(schedules, problem, under)
     if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
         raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
     results = [
@@ -126,9 +128,18 @@ def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]
 
 
 def default_schedules(problem: Attention) -> list[Schedule]:
-    """The schedules of a count that names none: each text once, and under `visit_all` also as one that
-    skips hidden tiles."""
-    return distinct(map(SCHEDULES.__getitem__, CORE), problem)
+    """The schedules of a count that names none, of those that can read its keys: each text once, and under `visit_all`
+    also as one that skips hidden tiles."""
+    return distinct((s for name in CORE if reads_cache(s := SCHEDULES[name], problem)), problem)
+
+
+def asked_or_usual(
+    asked: SchedulesAsked, problem: Attention, under: Conditions
+) -> tuple[Sequence[Schedule], Conditions]:
+    """(the schedules asked for, else the usual ones; the conditions, with a note on usual ones that are left out)."""
+    named = find_all(asked)
+    notes = () if named else keys_notes(problem)
+    return named or default_schedules(problem), under._replace(notes=(*under.notes, *notes))
 
 
 def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tuple[Rule, ...]:

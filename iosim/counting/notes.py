@@ -13,7 +13,7 @@ from ..core.machine import Block, Tile
 from ..core.problem import DENSE, every, skips_tiles, with_mask
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
-from ..schedules import SCHEDULES, applies
+from ..schedules import CORE, SCHEDULES, applies, reads_cache
 from ..search.best import footprint
 from ..units import format_bytes
 from .sentence import joined, winners
@@ -99,6 +99,12 @@ def shared_notes(problem: Attention) -> list[str]:
         "each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
         "decoding kernels"
     ]
+
+
+def keys_notes(problem: Attention) -> list[str]:
+    """A note on the usual schedules that a count leaves out, because they cannot read the keys of a problem."""
+    out = [name for name in CORE if not reads_cache(SCHEDULES[name], problem)]
+    return [f"{joined(out)} are left out: they read K and V only in the type of Q, without scales"] if out else []
 
 
 def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:

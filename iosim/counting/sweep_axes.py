@@ -78,8 +78,14 @@ class Sweep:
         return sum(self.points // len(self.masks) * len(self.runs(mask)) for mask in self.masks)
 
     def sample(self, mask: Mask) -> Attention:
-        """The problem of a grid point with this mask, of size 1."""
-        return Attention(1, 1, mask=mask, visit_all=any(options.get("visit_all") for options in self.options))
+        """The problem of a grid point with this mask, of size 1, whose keys no more schedules read than others."""
+        visit_all = any(options.get("visit_all") for options in self.options)
+        keys = ({name: own[name] for name in ("kv_dtype", "kv_scales") if name in own} for own in self.options)
+        kinds = [
+            Attention(1, 1, mask=mask, visit_all=visit_all, dtype=dtype, **own)
+            for (dtype, _), own in product(self.types, keys)
+        ]
+        return max(kinds, key=lambda p: (p.kv_scales != "none", p.cache_dtype != p.dtype))
 
     def runs(self, mask: Mask) -> Runs:
         """The schedules and tile rules of a grid point with this mask."""

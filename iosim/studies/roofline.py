@@ -16,7 +16,7 @@ from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.conditions import conditions
-from ..counting.count import choose_tiling, default_schedules, limit_of, measure, rules_of
+from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, rules_of
 from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
@@ -25,7 +25,7 @@ from ..errors import IosimError
 from ..hardware import Hardware, load, measured_as
 from ..masks import parse_mask
 from ..predict.on_request import asks_for_generated, check_compared
-from ..schedules import Schedule, find_all, require
+from ..schedules import Schedule, require
 from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 from .measured_kernels import measured_beside
@@ -159,8 +159,9 @@ def roofline(
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
     wanted = asks_for_generated(predict)
     measured = measured_as(hardware) if wanted else None
+    chosen, under = asked_or_usual(schedules, problem, under)
     found = Roofline(problem, chip, M_bytes, [], measured, wanted, implied=under.notes)
-    return filled(found, find_all(schedules) or default_schedules(problem), rule, under.multiple, decode)
+    return filled(found, chosen, rule, under.multiple, decode)
 
 
 def filled(

@@ -19,7 +19,7 @@ from ..counting.names import check_names, takes_causal
 from ..counting.report import Report, problem_row
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, applies, distinct, reads_cache
+from ..schedules import SCHEDULES, applies, distinct
 from .least import tune
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def bounds(
     counted = [
         s
         for s in (default_schedules(problem) if own is None else own)
-        if reads_cache(s, problem) and (M is not None or "ideal" in s.rules)  # whose tiles need no M
+        if M is not None or "ideal" in s.rules  # whose tiles need no M
     ]
     if not counted:
         found = Report(problem, None, bounds_of(problem, None, family=family), [])

@@ -47,6 +47,7 @@ OTHER = "for another GPU give a file: iosim hardware h100 --toml"
         ("--is-causal", "did you mean '--causal'?"),
         ("--window 8", "a window of 8 keys, the query's own among them, is --mask 'causal&window:7'"),
         ("--sliding-window=128", "is --mask 'causal&window:127'"),
+        ("--tp 8", "give --heads and --kv-heads of one GPU"),
         ("--softmax-scale 8", "scaling moves no words"),
         ("--kv 8", "did you mean '--kv-heads' or '--kv-dtype' or '--kv-scales'?"),
         ("--policy lru", "an option of iosim cache"),
