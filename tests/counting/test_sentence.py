@@ -376,7 +376,7 @@ def test_values_in_the_rows_of_keys_are_not_said_to_stay_away(ask):
 
 
 def test_latent_rows_of_several_heads_have_a_note(ask):
-    line = ("count", "--N", 4, "--d", 64, "--heads", 8, "--latent")
+    line = ("count", "--N", 4, "--d", 64, "--heads", 8, "--latent", "--M", "8KB")
     note = "8 KV heads have latent rows of their own; MLA has one for all heads: --kv-heads 1"
     assert note in ask(*line)["notes"] and note not in ask(*line, "--kv-heads", 1)["notes"]
 
