@@ -14,7 +14,7 @@ import numpy as np
 
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
-from ..counting.published import IN_REGISTERS, OF_FA3
+from ..counting.published import FA2_TILES, IN_REGISTERS, OF_FA3
 from ..schedules import SCHEDULES
 from ..schedules.decode import PAGE_SIZE, SPLITS
 from .cascade import LEVEL, MERGE
@@ -34,8 +34,6 @@ FLASHINFER_SOURCE = "flashinfer-ai/flashinfer, include/flashinfer/attention/sche
 VLLM_SOURCE = "vllm-project/vllm, vllm/v1/attention/backends/flash_attn.py, use_cascade_attention"
 TRITON_SOURCE = "vllm-project/vllm, vllm/v1/attention/ops/triton_unified_attention.py"
 
-FA2_TILES = {32: (128, 128), 64: (128, 128), 96: (128, 64), 128: (128, 64), 192: (128, 64), 256: (64, 64)}
-"""{most d: (Br, Bc)} of FlashAttention-2 on an A100 or an H100, without dropout."""
 FA2_SPLIT_KEYS = {64: 256, 128: 128, 256: 64}
 """{most d: Bc} of its kernel that splits the keys, whose Br is 64."""
 MOST_SPLITS = 128

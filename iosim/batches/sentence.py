@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from ..answer import rounded
 from ..core.problem import narrowed
+from ..counting.published import FA2_TILES
 from ..counting.sentence import distance_to_floor, times
 from ..units import decimal
 from .moved import LENGTHS_BYTES, Moved, moved_by
 from .requests import Request
-from .rules import FA2_TILES, of_width, unlike
+from .rules import of_width, unlike
 from .ways import BY_NAME
 
 if TYPE_CHECKING:

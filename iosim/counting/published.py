@@ -48,6 +48,9 @@ PUBLISHED = (
     PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 64), CUTLASS, d=64),
     PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 128), CUTLASS, d=128),
 )
+FA2_TILES = {32: (128, 128), 64: (128, 128), 96: (128, 64), 128: (128, 64), 192: (128, 64), 256: (64, 64)}
+"""{most d: (Br, Bc)} that FlashAttention-2 takes on an H100, without dropout: csrc/flash_attn/src/
+flash_fwd_launch_template.h of Dao-AILab/flash-attention."""
 FA3 = "Shah et al. 2024 (arXiv 2407.08608); hopper/tile_size.h of its repository, Dao-AILab/flash-attention"
 OF_FA3 = {64: (192, 192, 128), 96: (192, 144, 144), 128: (128, 176, 128), 192: (128, 112, 112), 256: (128, 80, 80)}
 """{most d: (Br, Bc without a mask, Bc under `causal`)} of FlashAttention-3, for 16-bit types."""

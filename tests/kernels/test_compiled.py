@@ -1,17 +1,23 @@
 """Code of Inductor: its launches are read without running it, and counted by kernels, schedules and formulas."""
 
+import csv
 import json
 import re
 import shutil
 
 import pytest
-from paths import DOCS, TESTS
+from paths import DOCS, TESTS, VALIDATION
 
+import iosim
+from iosim import Attention, Tiling
 from iosim.errors import InputError
+from iosim.hardware import load
 from iosim.kernels.compiled.code import Buffer, Result, read_code
 from iosim.kernels.compiled.folder import codes_of
+from iosim.kernels.compiled.pytorch import may_split, own_tiles
 from iosim.kernels.compiled.steps import Counter
 from iosim.kernels.explain import Question
+from iosim.masks import parse_mask
 
 SAMPLE = TESTS / "data" / "inductor" / "forward.txt"
 TEXT = SAMPLE.read_text()
@@ -110,12 +116,73 @@ def test_a_product_is_counted_by_tiles(code, tmp_path):
 
 
 def test_attention_is_counted_by_its_schedule(code, tmp_path):
-    """Each of Q, K, V and O has 2 heads x 256 x 64 words; a causal query tile of 192 reads 1.75 times K and V."""
+    """Each of Q, K, V and O has 2 heads x 256 x 64 words; causal query tiles of 128 read 1.5 times K and V."""
     found = steps(code, tmp_path)["aten._scaled_dot_product_flash_attention"]
     words, lse = 2 * 256 * 64 * 2, 2 * 256 * 4
     assert found.once_bytes == 4 * words + lse and found.floor_bytes <= found.once_bytes
-    assert found.how.endswith("published 192x128") and found.published.total == 6 * words + lse
+    assert found.how == "flash2 128x128, as PyTorch; published 128x128 of FlashAttention-2; best flash2 256x16"
+    assert found.moved == found.published and found.moved.total == 5 * words + lse
+    assert found.best.total == found.once_bytes
     assert found.name.endswith("1x2x256x64 causal")
+
+
+FLASH = "aten._scaled_dot_product_flash_attention"
+EFFICIENT = FLASH.replace("flash", "efficient")
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "mask", "gpu", "capability", "tiles"),
+    [
+        (FLASH, 64, "dense", "h100", 90, (128, 128)),
+        (FLASH, 128, "causal", "a100-80gb", 80, (128, 64)),
+        (FLASH, 128, "dense", "rtx-3090", 86, (128, 32)),
+        (FLASH, 128, "causal", "l4", 89, (64, 64)),
+        (FLASH, 64, "causal", "l4", 89, (128, 128)),
+        (FLASH, 256, "dense", "h100", 90, (64, 64)),
+        (FLASH, 256, "dense", "a100-80gb", 80, (128, 64)),
+        (FLASH + "_backward", 64, "dense", "h100", 90, (128, 128)),
+        (FLASH + "_backward", 64, "dense", "rtx-3090", 86, (64, 128)),
+        (FLASH + "_backward", 128, "dense", "rtx-3090", 86, (64, 64)),
+        (FLASH + "_backward", 256, "dense", "a100-80gb", 80, (64, 64)),
+        (FLASH + "_backward", 256, "dense", "l4", 89, (64, 32)),
+        (EFFICIENT, 64, "dense", "h100", 90, (64, 64)),
+        (EFFICIENT, 128, "dense", "h100", 90, (64, 128)),
+        (EFFICIENT, 128, "dense", "t4", 75, (32, 128)),
+        (EFFICIENT, 256, "dense", "h100", 90, None),
+        (EFFICIENT + "_backward", 64, "dense", "h100", 90, None),
+    ],
+)
+def test_pytorchs_tiles_are_those_of_its_rules(name, d, mask, gpu, capability, tiles):
+    """Read by hand in the sources that own_tiles names. Its kernels differ by GPU where shared memory does."""
+    problem = Attention(4096, d, mask=parse_mask(mask))
+    found = own_tiles(name, problem, capability, load(gpu))[1]
+    assert found == (tiles and Tiling(*tiles))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "schedules"), [("flash", ("flash2", "block-sparse-q")), ("efficient", ("memory-efficient",))]
+)
+def test_pytorchs_tiles_load_what_was_measured(kernel, schedules):
+    """Each kept launch of many queries on an H100, under its tiles. block-sparse-q is flash2 that skips hidden tiles."""
+    path = VALIDATION / "h100-2026-11-22" / "torch_rows.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    rows = [r for r in rows if r["kernel"] == f"torch-{kernel}" and r["best"] == "True" and r["schedule"] in schedules]
+    seen = 0
+    for row in rows:
+        sizes = {key: int(row[key]) for key in ("N", "d", "batch", "heads")}
+        problem = Attention(**sizes, dtype=row["inputs"], mask=parse_mask(row["mask"]))
+        schedule, tiles = own_tiles(f"aten._scaled_dot_product_{kernel}_attention", problem, 90, load("h100"))
+        own = iosim.count(**sizes, dtype=row["inputs"], mask=row["mask"], schedules=[schedule], tiles=tiles, M="227KB")
+        assert own.results[0].read_bytes == int(row["read_measured"]), row
+        seen += 1
+    assert seen >= 5
+
+
+def test_few_query_tiles_may_be_split():
+    """8 heads x 16 tiles of 64 rows are fewer than 0.8 x 2 x 132; 256 keys of d = 64 are one tile."""
+    gpu = load("h100")
+    assert may_split(Attention(1024, 64, heads=8), gpu) and not may_split(Attention(2048, 64, heads=8), gpu)
+    assert not may_split(Attention(256, 64, heads=8), gpu)
 
 
 def test_a_gpu_of_its_own_is_taken(code, tmp_path):

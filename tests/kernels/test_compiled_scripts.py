@@ -145,6 +145,28 @@ def test_attention_inside_of_other_functions_is_that_of_a_gpu(tmp_path, iosim):
     assert "bmm" not in answer.stdout and "1_inference: 1 Triton kernel" in answer.stdout
 
 
+ALONE = """
+import torch
+from torch.nn import functional as F
+
+q = torch.randn(1, 8, 4096, 64, device="cuda", dtype=torch.float16)
+torch.compile(lambda q: F.scaled_dot_product_attention(q, q, q))(q)
+"""
+
+
+def test_attention_asks_for_what_pytorchs_kernel_loads(tmp_path, iosim, ask):
+    """torch-flash loads 1,090,519,040 bytes for 32 such heads on an H100, and stores O and a log-sum-exp a row."""
+    script = tmp_path / "alone.py"
+    script.write_text(ALONE)
+    (row,) = explained(ask, script)["launches"]
+    assert row["read_bytes"] == 1_090_519_040 // 4 and row["write_bytes"] == 8 * 4096 * (64 * 2 + 4)
+    text = iosim("explain", "--script", script, "--no-resources").stdout
+    assert text.startswith("A step makes 1 launch and asks for 276,955,136 B")
+    assert "with the best tiles it would be 80.12 MiB" in text
+    before = iosim("explain", "--script", script, "--no-resources", "--target", "sm_75").stdout
+    assert "memory-efficient 64x64, as PyTorch" in before, "FlashAttention needs sm_80"
+
+
 ROWS = """
 import torch
 from torch.nn import functional as F

@@ -221,13 +221,14 @@ def forms_of_gpu():  # type: ignore[no-untyped-def]
 
     def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None, enable_gqa=False):  # type: ignore[no-untyped-def]
         half, d = query.dtype in (torch.float16, torch.bfloat16), query.shape[-1]
+        flash = half and torch.cuda.get_device_capability() >= (8, 0)
         if attn_mask is not None or d > 256 or d % 8:
             found = "attention with a mask" if attn_mask is not None else f"attention with a head dimension of {d}"
             raise InputError("torch.compile", found, "no mask, and a multiple of 8 up to 256")
-        if half:
+        if flash:
             return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
         if query.shape[-3] != key.shape[-3]:
-            raise InputError("torch.compile", "attention in fp32 with fewer heads of K and V", "fp16 or bf16")
+            raise InputError("torch.compile", "attention in fp32, or before sm_80, with fewer heads of K and V", "fp16")
         given = query, key, value, None, query.requires_grad, dropout_p, is_causal
         return aten._scaled_dot_product_efficient_attention(*given, scale=scale)[0]
 

@@ -135,8 +135,8 @@ class Compiled(Answer):
         return Table(LAUNCHES, self.launches)
 
     def summary(self) -> str:
-        graphs, launches = len(self.graphs), len(self.steps)
-        return f"torch.compile: {numbered(graphs, 'graph')}, {launches} launches, {self.totals['total_bytes']:,} bytes"
+        graphs = numbered(len(self.graphs), "graph")
+        return f"torch.compile: {graphs}, {self._count}, {self.totals['total_bytes']:,} bytes"
 
     def pieces(self) -> Pieces:
         return ["\n".join([self.sentence, "", *self._graphs(), ""]), self.table(), "\n".join(["", *self._lines()])]
@@ -148,7 +148,23 @@ class Compiled(Answer):
 
         asked, once = self.totals["total_bytes"], self.totals["once_bytes"]
         times = f", {rounded(asked / once)} times each word once" if once else ""
-        return f"A step makes {len(self.steps)} launches and asks for {format_bytes(asked)}{times}."
+        tiled = ", if products have their best tiles" if any(step.kind == PRODUCT for step in self.steps) else ""
+        return f"A step makes {self._count} and asks for {format_bytes(asked)}{times}{tiled}.{self._attention()}"
+
+    @property
+    def _count(self) -> str:
+        """The number of launches, with its noun."""
+        return f"{len(self.steps)} launch{'es' * (len(self.steps) != 1)}"
+
+    def _attention(self) -> str:
+        """The bytes of PyTorch's attention kernels, beside those of the best tiles."""
+        from ...units import binary
+
+        pairs = [(step.moved.total, step.best.total) for step in self.steps if step.moved and step.best]
+        own, best = (sum(each) for each in zip(*pairs, strict=True)) if pairs else (0, 0)
+        if own == best:
+            return ""
+        return f" Its attention asks for {binary(own)}; with the best tiles it would be {binary(best)}."
 
     def _graphs(self) -> Iterator[str]:
         """A line for each graph."""
@@ -170,7 +186,8 @@ class Compiled(Answer):
         if PRODUCT in kinds:
             yield f"products: the best tiles of matmul-tiled, -a and -b; published {TILES} of Triton's tutorial"
         if ATTENTION in kinds:
-            yield "attention: the best tiles of flash2 and flash2-bwd; published those of FlashAttention"
+            own = [step.how for step in self.steps if step.kind == ATTENTION and step.moved]
+            yield from (f"attention: {how}" for how in dict.fromkeys(own))
         if self.uncounted:
             names = ", ".join(dict.fromkeys(step.label for step in self.uncounted))
             yield f"not counted: {names}"

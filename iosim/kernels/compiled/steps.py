@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,8 +16,10 @@ from ..explain import PRESETS, REGISTER_BYTES, Explained, Question, explained, p
 from ..read.compile import capability
 from .code import UNKNOWN, Buffer, Call, OutputCode
 from .inductor import InductorKernel, kernel_of_source
+from .pytorch import EFFICIENT, EFFICIENT_BACKWARD, FLASH, FLASH_BACKWARD, may_split, own_tiles
 
 if TYPE_CHECKING:
+    from ...counting.published import Published
     from ...counting.report import Report
     from ...counting.result import Result
     from ...tables import Row
@@ -26,13 +28,15 @@ KERNEL, PRODUCT, ATTENTION, OTHER = "kernel", "product", "attention", "other"
 PRODUCTS = {"extern_kernels.mm": 0, "extern_kernels.bmm": 0, "extern_kernels.addmm": 1, "extern_kernels.bias_addmm": 1,
             "extern_kernels.baddbmm": 1}  # {name: arguments before the two matrices}  # fmt: skip
 TILES = "128x256"  # the first of the configurations of Triton's tutorial 03, for a matrix product
-ATTENTIONS = {  # {operator: (first of Q, K, V; place of is_causal; schedule)}
-    "aten._scaled_dot_product_flash_attention": (0, 4, "flash2"),
-    "aten._scaled_dot_product_efficient_attention": (0, 6, "flash2"),
-    "aten._scaled_dot_product_flash_attention_backward": (1, 11, "flash2-bwd"),
-    "aten._scaled_dot_product_efficient_attention_backward": (1, 11, "flash2-bwd"),
+ATTENTIONS = {  # {operator: (first of Q, K, V; place of is_causal)}
+    FLASH: (0, 4),
+    EFFICIENT: (0, 6),
+    FLASH_BACKWARD: (1, 11),
+    EFFICIENT_BACKWARD: (1, 11),
 }
+BACKWARDS = (FLASH_BACKWARD, EFFICIENT_BACKWARD)
 
+SPLITS = "PyTorch may split the keys among thread blocks, with tiles of 64 rows; it asks for more bytes then"
 LSE_BYTES = 4  # a log-sum-exp in fp32
 
 
@@ -59,7 +63,7 @@ class Step:
     tensors: Mapping[str, Row] = field(default_factory=dict)
     """{argument: words and bytes}, as `iosim explain` has them."""
     moved: Moved | None = None
-    """The bytes that are asked for; of products and attention those of the best tiles. None if they are not known."""
+    """The bytes that are asked for; of products those of the best tiles. None if they are not known."""
     published: Moved | None = None
     once_bytes: int | None = None
     floor_bytes: int | None = None
@@ -67,6 +71,8 @@ class Step:
     smem_bytes: int | None = None
     registers: int | None = None
     notes: tuple[str, ...] = ()
+    best: Moved | None = None
+    """Of attention: the bytes of the best tiles."""
 
     @property
     def label(self) -> str:
@@ -138,8 +144,6 @@ class Counter:
 
     def without_resources(self) -> Question:
         """The question about words alone."""
-        from dataclasses import replace
-
         return replace(self.question, resources=False)
 
     # ------------------------------------------------------------------ products and attention
@@ -160,30 +164,25 @@ class Counter:
         return of_schedule((name, PRODUCT, how), best, known, once, None, a.word_bytes, extra)
 
     def attention(self, call: Call) -> Step:
-        """Attention, under the best and the published tiles of FlashAttention."""
-        first, place, schedule = ATTENTIONS[call.name]
-        q, k, v = (buffer_of(call, first + n) for n in range(3))
-        causal = len(call.arguments) > place and call.arguments[place] is True
-        if causal and q.shape[-2] != k.shape[-2]:
-            raise InputError(call.name, f"causal with N = {q.shape[-2]} and Nk = {k.shape[-2]}", "equal sizes")
-        (batch, heads, N, d), kv_heads = q.shape, k.shape[1]
-        sizes = {"N": N, "d": d, "Nk": k.shape[-2], "batch": batch, "heads": heads, "kv_heads": kv_heads}
-        more = {"mask": "causal" if causal else "dense", "lse": True}
-        report = self.report(sizes, q.dtype, schedules=[schedule], **more)
-        best = report.results[0]
-        published = [one.result for one in report.published if one.result.fits]
-        known = published[-1] if published else best
-        rows, passes = batch * heads * N, 2 if first else 1  # backward reads O and dO, and writes dQ, dK and dV
-        once = passes * q.word_bytes * (q.words + k.words + v.words + rows * v.shape[-1]) + LSE_BYTES * rows
-        least = self.floor_bytes(report.problem, backward=first > 0)
-        name = f"{call.name} {'x'.join(map(str, (batch, heads, N, d)))}{' causal' * causal}"
-        how = f"{schedule} {best.Br}x{best.Bc}" + f"; published {known.Br}x{known.Bc}" * bool(published)
-        return of_schedule((name, ATTENTION, how), best, known, once, least, q.word_bytes)
+        """Attention, under the tiles of PyTorch's kernel, the best ones, and the published ones of FlashAttention."""
+        q, k, v, causal = attention_of(call)
+        backward = call.name in BACKWARDS
+        sizes = {"N": q.shape[2], "d": q.shape[3], "Nk": k.shape[2], "batch": q.shape[0], "heads": q.shape[1]}
+        more = {"kv_heads": k.shape[1], "mask": "causal" if causal else "dense", "lse": True}
+        report = self.report(sizes, q.dtype, schedules=["flash2-bwd" if backward else "flash2"], **more)
+        best, gpu = report.results[0], self.known_gpu()
+        schedule, tiles = own_tiles(call.name, report.problem, capability(self.question.target), gpu)
+        own = self.report(sizes, q.dtype, schedules=[schedule], tiles=tiles, **more).results[0] if tiles else best
+        known = least_published(report)
+        how = how_of(own, best if tiles else None, known)
+        name = f"{call.name} {'x'.join(map(str, q.shape))}{' causal' * causal}"
+        once, least = once_bytes(q, k, v, backward), self.floor_bytes(report.problem, backward)
+        step = of_schedule((name, ATTENTION, how), own, known.result if known else own, once, least, q.word_bytes)
+        splits = call.name == FLASH and may_split(report.problem, gpu)
+        return replace(step, best=moved_by(best), notes=(f"{call.name}: {SPLITS}",) * splits)
 
     def floor_bytes(self, problem: Attention, backward: bool) -> int | None:
         """The least bytes of attention in the SRAM and the registers of a thread block."""
-        from dataclasses import replace
-
         if self.gpu is None:
             return None
         on_chip = replace(problem, register_bytes=REGISTER_BYTES)
@@ -193,12 +192,17 @@ class Counter:
             return None
         return int(found.words * problem.word_bytes)
 
+    def known_gpu(self) -> Hardware:
+        """The GPU. InputError if there is none for the target."""
+        if self.gpu is None:
+            raise InputError("--hardware", "no GPU for this target", "a preset, for products and attention")
+        return self.gpu
+
     def report(self, sizes: Mapping[str, int], dtype: str, **more: object) -> Report:
         """The counts of schedules for a problem in the SRAM of the GPU."""
         from ...counting.count import count
 
-        if self.gpu is None:
-            raise InputError("--hardware", "no GPU for this target", "a preset, for products and attention")
+        self.known_gpu()
         if dtype == UNKNOWN:
             raise InputError("Inductor's code", "an input without a type", "code with its function get_args")
         given = {"dtype": dtype, "hardware": self.hardware, **{k: n for k, n in sizes.items() if k not in "Nd"}, **more}
@@ -211,6 +215,39 @@ def buffer_of(call: Call, place: int) -> Buffer:
     if not isinstance(found, Buffer):
         raise InputError(call.name, f"argument {place + 1}: {found}", "a tensor whose shape is known")
     return found
+
+
+def attention_of(call: Call) -> tuple[Buffer, Buffer, Buffer, bool]:
+    """(Q, K, V, whether the mask is causal) of a call of attention."""
+    first, place = ATTENTIONS[call.name]
+    q, k, v = (buffer_of(call, first + n) for n in range(3))
+    causal = len(call.arguments) > place and call.arguments[place] is True
+    if causal and q.shape[-2] != k.shape[-2]:
+        raise InputError(call.name, f"causal with N = {q.shape[-2]} and Nk = {k.shape[-2]}", "equal sizes")
+    return q, k, v, causal
+
+
+def once_bytes(q: Buffer, k: Buffer, v: Buffer, backward: bool) -> int:
+    """The bytes of each word of attention once. A backward pass also reads O and dO, and writes dQ, dK and dV."""
+    rows = prod(q.shape[:-1])
+    words = q.words + k.words + v.words + rows * v.shape[-1]
+    return (2 if backward else 1) * q.word_bytes * words + LSE_BYTES * rows
+
+
+def least_published(report: Report) -> Published | None:
+    """The published tiles of a report that fit and move least."""
+    fits = [one for one in report.published if one.result.fits]
+    return min(fits, key=lambda one: one.result.total or 0, default=None)
+
+
+def how_of(own: Result, best: Result | None, known: Published | None) -> str:
+    """The tiles that attention is counted with, and others beside them. `best` is None if those of PyTorch are not
+    known."""
+    whose = "as PyTorch" if best else "the best tiles: those of PyTorch are not known"
+    text = f"{own.schedule} {own.Br}x{own.Bc}, {whose}"
+    if known:
+        text += f"; published {known.result.Br}x{known.result.Bc} of {known.tiles.label}"
+    return text + (f"; best {best.schedule} {best.Br}x{best.Bc}" if best else "")
 
 
 def of_kernel(name: str, answer: Explained, notes: tuple[str, ...]) -> Step:
@@ -240,8 +277,13 @@ def of_schedule(
     its name, its kind, and how it is counted."""
     name, kind, how = named
     tensors = tensors_of(best, word_bytes)
-    moved, published = (Moved(int(r.read_bytes or 0) + bias_bytes, int(r.write_bytes or 0)) for r in (best, known))
+    moved, published = moved_by(best, bias_bytes), moved_by(known, bias_bytes)
     return Step(name, kind, how, tensors, moved, published, once, least, int(best.flops or 0))
+
+
+def moved_by(result: Result, more_bytes: int = 0) -> Moved:
+    """What a schedule moves, and `more_bytes` that are read beside it."""
+    return Moved(int(result.read_bytes or 0) + more_bytes, int(result.write_bytes or 0))
 
 
 def tensors_of(result: Result, word_bytes: int) -> dict[str, Row]:
