@@ -30,8 +30,7 @@ from .ways import ways_of
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Mask
+    from ..core.typing import Mask, TilesAsked
     from ..grid import Pieces
     from ..tables import Row
     from .requests import RequestsAsked

@@ -13,9 +13,7 @@ from .prefixes import Tree, tree_of
 from .shapes import Shapes, shapes_of
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from ..core.tiling import Rule
-    from ..core.typing import Mask
+    from ..core.typing import Attention, Mask, Rule
     from .requests import Request
 
 

@@ -19,10 +19,7 @@ from .shapes import Shapes, shapes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.machine import Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Size, Words
+    from ..core.typing import Attention, Machine, Size, Tile, Tiling, Words
     from ..schedules.cache import Keys
     from .asked import Batch
 

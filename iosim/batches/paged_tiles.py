@@ -17,10 +17,7 @@ from ..schedules.registry import Schedule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.machine import Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Size, SizeClasses, Words
+    from ..core.typing import Attention, Machine, Size, SizeClasses, Tile, Tiling, Words
     from ..schedules.cache import Keys
 
 

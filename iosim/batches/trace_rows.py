@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..answer import Columns, Type
-    from ..core.tiling import Tiling
-    from ..core.typing import Size
+    from ..core.typing import Size, Tiling
     from ..grid import Pieces
     from ..schedules import Schedule
     from ..tables import Row

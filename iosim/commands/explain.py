@@ -18,7 +18,7 @@ from .options import COUNT, HARDWARE, flag_option, gathered, outputs, problem_op
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..grid import Pieces
     from ..kernels.compiled.step import Compiled
     from ..kernels.explain import Explained, Question

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, cast
 from ..errors import IosimError, ScheduleError, suggestion
 
 if TYPE_CHECKING:
-    from .machine import Machine
-    from .problem import Attention
-    from .tiling import Tiling
-    from .typing import ScheduleText, Size
+    from .typing import Attention, Machine, ScheduleText, Size, Tiling
 
 PACKAGE = __name__.partition(".")[0]
 

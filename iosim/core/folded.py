@@ -24,14 +24,13 @@ from ..errors import FoldingError
 from .arrays import smaller, sums
 from .dependent_tiles import Span, Stretch
 from .machine import Machine, Tile
-from .problem import Attention
 from .shapes import same
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .typing import MaskLine, Shape, Size, SizeClasses, Visits, Watcher
+    from .typing import Attention, MaskLine, Shape, Size, SizeClasses, Visits, Watcher
 
 
 def unknown(name: str) -> property:

@@ -14,10 +14,7 @@ from .folded import Folded
 from .watchers import Traffic, Watcher
 
 if TYPE_CHECKING:
-    from .machine import Block, Machine
-    from .problem import Attention
-    from .tiling import Tiling
-    from .typing import Input, ScheduleLike, Size, Step
+    from .typing import Attention, Block, Input, Machine, ScheduleLike, Size, Step, Tiling
 
     Below = Callable[[Machine, Step, tuple[Block, ...], tuple[Input, ...]], "Iterable[Run]"]
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .machine import Machine, Tile
 
 if TYPE_CHECKING:
-    from .tiling import Tiling
-    from .typing import MaskLine, ScheduleLike, ScheduleText, Size
+    from .typing import MaskLine, ScheduleLike, ScheduleText, Size, Tiling
 
 Path = tuple[int, ...]
 

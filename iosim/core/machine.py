@@ -23,7 +23,6 @@ from .problem import TENSORS, Attention, Tensor, skips_tiles
 from .shapes import described, product, same, shape_of
 
 if TYPE_CHECKING:
-    from .tiling import Tiling
     from .typing import (
         Array,
         Input,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         Shape,
         Size,
         Step,
+        Tiling,
         Visits,
         Watcher,
     )

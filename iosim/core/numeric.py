@@ -9,17 +9,16 @@ import numpy as np
 
 from ..errors import ScheduleError
 from .machine import Block, Machine, Tile
-from .problem import Attention
 from .rounding import rounder
 from .shapes import shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from .tiling import Tiling
     from .typing import (
         Array,
         Arrays,
+        Attention,
         Input,
         MaskLine,
         Places,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
         Shape,
         Size,
         Step,
+        Tiling,
         Watcher,
     )
 

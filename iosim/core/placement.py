@@ -24,9 +24,7 @@ from .machine import Block, Tile
 from .watchers import Footprint
 
 if TYPE_CHECKING:
-    from .problem import Attention
-    from .tiling import Tiling
-    from .typing import Input, MaskLine, Own, ScheduleLike, ScheduleText, Shape, Size, Step
+    from .typing import Attention, Input, MaskLine, Own, ScheduleLike, ScheduleText, Shape, Size, Step, Tiling
 
 MOST_NAMES = 8  # tried in all combinations for a launch; further names stay in shared memory
 

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from .keywords import MoreOptions
-    from .machine import Tile
-    from .tiling import Tiling
-    from .typing import Dropout, Mask, ScheduleLike, ScheduleText, Size, Test, Values
+    from .typing import Dropout, Mask, ScheduleLike, ScheduleText, Size, Test, Tile, Tiling, Values
 
     Axis: TypeAlias = "str | int | Callable[[Attention[Size]], Size]"
     S = TypeVar("S", bound=Size, default=int, covariant=True)

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, overload
 from ..errors import ScheduleError
 
 if TYPE_CHECKING:
-    from .machine import Tile
-    from .problem import Attention, Tensor
-    from .typing import Shape, Size
+    from .typing import Attention, Shape, Size, Tensor, Tile
 
 
 @overload

@@ -18,9 +18,7 @@ from .watchers import Trace, Watcher
 if TYPE_CHECKING:
     from types import CodeType
 
-    from .machine import Block
-    from .typing import Input, Size, Step
-    from .watchers import Event
+    from .typing import Block, Event, Input, Size, Step
 
 CORE = dirname(__file__)
 ENTRY = blame.read_text.__code__

@@ -12,9 +12,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .machine import Block, Machine, Tile
-from .problem import Attention, Tensor
-from .tiling import Tiling
+from .machine import Block as Block
+from .machine import Machine as Machine
+from .machine import Tile as Tile
+from .problem import Attention as Attention
+from .problem import S as S
+from .problem import Tensor as Tensor
+from .tiling import Rule as Rule
+from .tiling import RuleName as RuleName
+from .tiling import TilesAsked as TilesAsked
+from .tiling import Tiling as Tiling
+from .watchers import Event as Event
 from .watchers import Watcher as Watcher
 
 Size = int | NDArray[np.int64]

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .machine import Machine, Tile
-from .problem import Attention
 from .watchers import Watcher
 
 if TYPE_CHECKING:
-    from .typing import MaskLine, Size
+    from .typing import Attention, MaskLine, Size
 
 
 class Unrolled(Machine):

@@ -10,8 +10,7 @@ from .arrays import larger, plus
 from .machine import Block, Tile
 
 if TYPE_CHECKING:
-    from .machine import Machine
-    from .typing import Input, Size, Step
+    from .typing import Input, Machine, Size, Step
 
     Event = dict[str, str | Size]
 

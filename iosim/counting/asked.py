@@ -8,7 +8,7 @@ from ..answer import numbered
 from ..units import format_bytes
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
 
 
 def asked(p: Attention, M_bytes: int | None = None) -> str:

@@ -11,7 +11,7 @@ from .result import ADDS, MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
     from ..answer import Type
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..tables import Row
 
 

@@ -27,8 +27,7 @@ from .result import Result
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, TilesAsked
-    from ..core.typing import Mask, Size
+    from ..core.typing import Mask, Rule, Size, TilesAsked
     from ..schedules.registry import SchedulesAsked
     from .typing import Counted
 

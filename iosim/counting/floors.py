@@ -16,9 +16,7 @@ from .forms import backward_forms, forward_forms, gradients, latent_forms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Size
+    from ..core.typing import Attention, Size, Tiling
     from .forms import Form
 
 CLASS = (

@@ -11,8 +11,7 @@ from ..options import FLAG, MASK
 from .conditions import Conditions, conditions
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from ..core.tiling import Rule
+    from ..core.typing import Attention, Rule
 
 Given = Mapping[str, str | bool | None]  # options by name; None where an option was left out
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own

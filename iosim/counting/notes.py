@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Protocol
 
-    from ..core.problem import Attention
-    from ..core.typing import Input, Size, Step
+    from ..core.typing import Attention, Input, Size, Step
     from ..schedules import Schedule
     from .result import Answered, Result
 

@@ -22,7 +22,7 @@ from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
     from ..answer import Columns
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..grid import Pieces
     from ..tables import Row
     from .bounds import Bound

@@ -11,7 +11,7 @@ from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
     from ..answer import Columns
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..grid import Pieces
     from ..tables import Row
 

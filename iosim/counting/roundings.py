@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.folded import Folded
 from ..core.machine import Block, Tile
 from ..core.problem import DENSE, Attention
-from ..core.tiling import Tiling
 from ..core.watchers import Traffic, Watcher
 
 if TYPE_CHECKING:
-    from ..core.typing import Input, Size, Step
+    from ..core.typing import Input, Size, Step, Tiling
     from ..schedules import Schedule
 
 

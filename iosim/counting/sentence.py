@@ -18,7 +18,7 @@ from .result import tile_sizes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from .result import Answered, Result
 
 BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..answer import Type
-    from ..core.tiling import Rule
-    from ..core.typing import Mask, Size, Test
+    from ..core.typing import Mask, Rule, Size, Test
     from .typing import Counted
 
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small

@@ -21,8 +21,7 @@ from .conditions import conditions
 from .count import check_sizes, default_schedules, rules_of
 
 if TYPE_CHECKING:
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Mask
+    from ..core.typing import Mask, TilesAsked
     from .given import Fields
 
 NUMBERS = tuple(option.name for option in SIZES)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 from ..core.dependent_tiles import Moved, Share, Span, Stretch
 from ..core.machine import Block, Tile
-from ..core.problem import Attention, Tensor
 from ..core.shapes import product
 from ..hardware import SECTOR_BYTES
 from ..masks.reach import Seen
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Size
+    from ..core.typing import Attention, Size, Tensor
 
     Numbers = NDArray[np.int64]
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ..core.folded import Folded
-from ..core.machine import Block
 from ..core.problem import DENSE, Attention, Tensor
 from ..core.shapes import product
 from ..core.tiling import Tiling
@@ -32,7 +31,7 @@ from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer
 
 if TYPE_CHECKING:
-    from ..core.typing import ScheduleLike, ScheduleText
+    from ..core.typing import Block, ScheduleLike, ScheduleText
 
 STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
 PRELUDE_FILES = ("cuda/ptx.cuh", "cuda/tiles.cuh", "cuda/mma.cuh", "cuda/products.cuh", *STEP_FILES)

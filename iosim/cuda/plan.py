@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Tile
-from ..core.problem import Attention
 from ..core.shapes import product
 from ..core.tiling import MMA
 from ..steps.softmax import Cost
@@ -15,7 +14,7 @@ from .shared_memory import Life, place_blocks
 from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, TEAM_ROWS
 
 if TYPE_CHECKING:
-    from ..core.typing import Size
+    from ..core.typing import Attention, Size
 
 ALL_ROWS = 1 << 20  # rows of a team of all threads: more than any block has
 MOST_WARPS = 8  # of a thread block whose teams are warps

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, SupportsInt
 
-from ..core.problem import Attention
-from ..core.tiling import Tiling
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ..core.typing import Attention, Tiling
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..core.machine import Block, Machine, Tile
-from ..core.problem import Attention
 from ..errors import ScheduleError
 
 if TYPE_CHECKING:
-    from ..core.typing import Input, MaskLine, Shape, Size
+    from ..core.typing import Attention, Input, MaskLine, Shape, Size
     from ..core.typing import Step as TileStep
 
 

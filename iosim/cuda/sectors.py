@@ -22,9 +22,7 @@ from .record import LoadNode, Recorder, StoreNode, statements
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import MaskLine, ScheduleLike, ScheduleText, Shape, Size, SizeClasses
+    from ..core.typing import Attention, MaskLine, ScheduleLike, ScheduleText, Shape, Size, SizeClasses, Tiling
 
 
 class PartialSectors(NamedTuple):

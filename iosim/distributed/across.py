@@ -20,9 +20,7 @@ from .hops import Hops, Visit, check_pairs, hops_of, strip_visit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.machine import Machine, Tile
-    from ..core.problem import Attention
-    from ..core.typing import Bools, BoundMask, Places, Size, SizeClasses
+    from ..core.typing import Attention, Bools, BoundMask, Machine, Places, Size, SizeClasses, Tile
 
     Start = Callable[[int], int]
 

@@ -19,8 +19,7 @@ from .floors import floor_across
 from .inside import Below
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.problem import Tensor
+    from ..core.typing import Machine, Tensor
     from .across import Across
     from .floors import DeviceFloor
     from .schedules import Scheme

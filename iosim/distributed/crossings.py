@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
 
 
 @dataclass(frozen=True)

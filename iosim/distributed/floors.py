@@ -28,7 +28,7 @@ from .theorems import (
 )
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..masks.visible import Visible
 
 LAYOUTS = {

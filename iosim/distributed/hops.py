@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.problem import Attention
-    from ..core.typing import Bools
+    from ..core.typing import Attention, Bools
     from ..core.typing import Mask as AnyMask
     from ..masks.mask import BoundMask, Mask
     from ..masks.reach import Ends

@@ -29,8 +29,7 @@ from .across import All, Own, Part
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.machine import Block, Machine, Tile
-    from ..core.typing import Arrays, Bools, Input, Mask, Size, Step, Words
+    from ..core.typing import Arrays, Block, Bools, Input, Machine, Mask, Size, Step, Tile, Words
     from .across import Across
     from .hops import Visit
 

@@ -13,8 +13,7 @@ from ..core.watchers import Watcher
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.machine import Block, Machine
-    from ..core.typing import Places, Size
+    from ..core.typing import Block, Machine, Places, Size
 
 
 class Message(NamedTuple):

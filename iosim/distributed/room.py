@@ -11,7 +11,7 @@ from .counted import LinkResult, Machines, best_split
 from .schedules import PASSES, splits_of
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
 
 MOST_RANKS = 4096  # tried, by doubling
 

@@ -16,8 +16,7 @@ from .across import Across
 from .by_hand import ByHand
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.typing import Size
+    from ..core.typing import Machine, Size
     from .texts import Text
 
     Splits = Callable[[Attention, int], list[Across]]

@@ -16,9 +16,7 @@ from ..steps.softmax import minus_infinity, zeros
 from .across import All, Kind, Needed, OfFirst, Own, Part, Peer
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.typing import Values
+    from ..core.typing import Attention, Block, Machine, Tile, Values
     from .across import Across
 
     Text = Callable[[Machine, Attention, Across], None]

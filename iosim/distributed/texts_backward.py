@@ -15,9 +15,7 @@ from .across import All, Kind, Needed, NeededPart, Own, Part, Peer, Piece, Seen
 from .texts import keys_of, mesh, pass_kv, pass_q
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.typing import Size, Values
+    from ..core.typing import Attention, Block, Machine, Size, Tile, Values
     from .across import Across
 
 

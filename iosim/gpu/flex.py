@@ -7,14 +7,13 @@ from operator import and_, or_
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from ..core.problem import Attention
 from ..errors import InputError
 from ..masks.atoms import Documents, ends
 from ..masks.expression import Atom, Expr, atoms, evaluate
 from ..masks.mask import Mask
 
 if TYPE_CHECKING:
-    from ..core.typing import Array, Bools
+    from ..core.typing import Array, Attention, Bools
 
 Holds = Callable[["Array", "Array"], "Bools"]  # (query positions, key positions) -> visible
 Attend = Callable[[object, object, object], None]  # of Q, K and V on the device

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 from ..answer import Answer, Table, columns_of
-from ..core.problem import Attention
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
 from ..counting.given import Given, several
@@ -31,6 +30,7 @@ from .verdict import Evidence, summary, verify
 from .verdict_rows import Summary, SweepVerdict, Verdict, in_words, verdict_table
 
 if TYPE_CHECKING:
+    from ..core.typing import Attention
     from ..grid import Piece, Pieces
     from ..tables import Row
 

@@ -12,7 +12,6 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Table, type_of
-from ..core.problem import Attention
 from ..errors import InputError
 from ..hardware import Hardware, load
 from .notes import outside, split_loads, unplaced
@@ -25,6 +24,7 @@ from .walk.places import Fault, place
 from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 
 if TYPE_CHECKING:
+    from ..core.typing import Attention
     from ..counting.floors import Floor
     from ..grid import Pieces
     from ..predict.launch_time import Time

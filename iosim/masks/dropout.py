@@ -12,8 +12,7 @@ from ..errors import InputError
 from ..units import parse_count
 
 if TYPE_CHECKING:
-    from ..core.machine import Tile
-    from ..core.typing import Array
+    from ..core.typing import Array, Tile
 
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))

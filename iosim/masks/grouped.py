@@ -18,9 +18,7 @@ from .expression import unit
 from .mask import BoundMask, Mask, axis
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Bools, Size
+    from ..core.typing import Attention, Bools, Size, Tiling
     from ..core.typing import Mask as AnyMask
 
 

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.machine import Tile
-    from ..core.tiling import Tiling
-    from ..core.typing import Bools, Size, Test
+    from ..core.typing import Bools, Size, Test, Tile, Tiling
     from ..core.typing import Mask as AnyMask
     from .files import MaskFile
 

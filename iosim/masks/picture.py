@@ -13,8 +13,7 @@ from .expression import DENSE
 from .mask import Mask, formula_density
 
 if TYPE_CHECKING:
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Bools
+    from ..core.typing import Bools, TilesAsked
     from ..core.typing import Mask as AnyMask
     from .mask import BoundMask
 

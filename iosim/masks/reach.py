@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dependent_tiles import Span
-from ..core.machine import Tile
 from ..errors import FoldingError, InputError
 from .atoms import Stripes
 from .closed_form import Axis
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.problem import Attention
-    from ..core.typing import Bools, Size, SizeClasses, Test
+    from ..core.typing import Attention, Bools, Size, SizeClasses, Test, Tile
     from ..core.typing import BoundMask as AnyBoundMask
 
 MOST_PERIOD = 2**20  # of strides together

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.problem import Attention
-    from ..core.typing import Array, Arrays, Bools
+    from ..core.typing import Array, Arrays, Attention, Bools
 
 
 def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Array:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.problem import Attention
-    from ..core.typing import Array, Arrays, Bools
+    from ..core.typing import Array, Arrays, Attention, Bools
 
 LARGEST = 448.0  # of FP8 (E4M3); a scale brings the largest word of its block here
 

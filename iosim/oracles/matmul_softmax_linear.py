@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.problem import Attention
-    from ..core.typing import Arrays, Bools
+    from ..core.typing import Arrays, Attention, Bools
 
 
 def two_matrices(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:

@@ -9,8 +9,7 @@ from .attention import attention, plain_inputs, queries_keys_values
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.problem import Attention
-    from ..core.typing import Arrays, Bools
+    from ..core.typing import Arrays, Attention, Bools
 
 
 def chosen_blocks(rng: np.random.Generator, p: Attention, top_k: int, key_block: int) -> Arrays:

@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..options import flag_of
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..counting.given import Fields, Given
     from ..counting.sweep_axes import AxisValue
 

@@ -22,8 +22,7 @@ from .colours import GREY, INK, ink_on, tensor_colours
 from .svg import SHEET_WIDTH, head_svg, label, legend, segment, svg_file, text_width
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.problem import Attention
+    from ..core.typing import Attention, Block
     from ..tables import Row
 
 MOST_SCHEDULES = 8

@@ -22,10 +22,7 @@ from .player import Played
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.machine import Block
-    from ..core.problem import Tensor
-    from ..core.typing import Size
-    from ..core.watchers import Event
+    from ..core.typing import Block, Event, Size, Tensor
     from ..distributed.across import Across
     from ..distributed.schedules import Scheme
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.tiling import Tiling
-    from ..core.typing import Mask
+    from ..core.typing import Mask, Tiling
     from ..tables import Row
 
 MOST_TILES = 1024

@@ -31,8 +31,7 @@ from .tune_curve import curve_sheet
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..core.problem import Attention
-    from ..core.tiling import Rule, TilesAsked
+    from ..core.typing import Attention, Rule, TilesAsked
     from ..counting.given import Given
     from ..counting.sweep_axes import AxisValue
     from ..grid import Pieces

@@ -35,9 +35,7 @@ from ..units import binary
 from .colours import ink_on, tensor_colours
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.typing import Mask, Size
-    from ..core.watchers import Event
+    from ..core.typing import Block, Event, Mask, Size
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
 MOST_TOKENS, MOST_TILES = 128, 16  # a side, of a question that is played as it is

@@ -20,9 +20,7 @@ from .svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from .timeline import Fullest
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from ..core.tiling import Rule, Tiling
-    from ..core.watchers import Event
+    from ..core.typing import Attention, Event, Rule, Tiling
     from ..schedules import Schedule
     from ..tables import Row
 

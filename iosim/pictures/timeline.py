@@ -21,10 +21,7 @@ from .footprint import chosen, name_of, tiling_of
 from .svg import SHEET_WIDTH, broken, head_svg, label, legend, segment, svg_file, text_width
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.problem import Attention
-    from ..core.tiling import Rule
-    from ..core.typing import Size
+    from ..core.typing import Attention, Block, Rule, Size
     from ..tables import Row
 
 MOST_EVENTS = 200_000  # most events of a run that a timeline shows

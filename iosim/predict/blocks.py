@@ -13,16 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..core.machine import Block
 from ..core.problem import Attention, as_moved
-from ..core.tiling import Tiling
 from ..core.unrolled import BlockWatcher, Unrolled
 from ..core.watchers import Watcher, extent_of
 from ..errors import InputError
 from .l2 import CellNumbers
 
 if TYPE_CHECKING:
-    from ..core.typing import ScheduleLike, ScheduleText, Size
+    from ..core.typing import Block, ScheduleLike, ScheduleText, Size, Tiling
 
 MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
 LEAST_CELL_COLUMNS = 32

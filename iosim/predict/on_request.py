@@ -15,7 +15,7 @@ from .effort import seconds_to_predict
 from .generated import check_room, predict_generated
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..cuda.program import Program
     from ..hardware import Hardware
     from ..schedules import Schedule

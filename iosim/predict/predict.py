@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..core.folded import Folded
 from ..core.problem import Attention, as_moved, narrowed
-from ..core.tiling import Tiling
 from ..core.unrolled import Unrolled
 from ..core.watchers import Flops, Traffic
 from ..errors import InputError
@@ -24,8 +23,7 @@ from .launch_time import Rates, StepRates, Time, time_of_launches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.problem import S
-    from ..core.typing import ScheduleLike, ScheduleText, Size
+    from ..core.typing import S, ScheduleLike, ScheduleText, Size, Tiling
 
 Key = TypeVar("Key", StepKey, LoopKey)
 

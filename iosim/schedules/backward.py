@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
-    from ..core.machine import Machine
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Example, ScheduleText, Words
+    from ..core.typing import Attention, Example, Machine, ScheduleText, Tiling, Words
     from .registry import ScheduleFields
 
 

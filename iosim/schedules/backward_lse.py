@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.tiling import Tiling
 from ..search.pairs import Pair, Pairs
 from ..steps.backward import (
     add_key_gradients,
@@ -24,9 +23,7 @@ from .flash import visited
 from .registry import FA2, always_skips, register
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.typing import Size, Words
+    from ..core.typing import Attention, Block, Machine, Size, Tile, Tiling, Words
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -29,10 +29,7 @@ from .small_cache import SY, output_tile
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Arrays, Bools, Words
+    from ..core.typing import Arrays, Attention, Block, Bools, Machine, Tile, Tiling, Words
 
 
 def square(chip: Machine, p: Attention, t: Tiling) -> None:

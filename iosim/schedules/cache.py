@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..steps.softmax import hide, rescale, scores, scores_apart
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.typing import Words
+    from ..core.typing import Attention, Block, Machine, Tile, Words
 
 
 class Keys(NamedTuple):

@@ -12,10 +12,7 @@ from ..steps.passes_and_linear import Number, block_scales, copied, quantised
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Size, Words
+    from ..core.typing import Attention, Machine, Size, Tile, Tiling, Words
 
 
 def write_rows(chip: Machine, p: Attention, t: Tiling) -> None:

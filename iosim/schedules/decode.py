@@ -18,10 +18,7 @@ from .registry import Schedule, register
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Arrays, Bools, Size, Words
+    from ..core.typing import Arrays, Attention, Block, Bools, Machine, Size, Tile, Tiling, Words
 
     KeyTiles = Iterator[tuple[Tile, Keys]]
     Walk = Callable[[Machine, Attention, Tiling, Size | Tile], KeyTiles]

@@ -8,16 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE
-from ..core.tiling import Tiling
 from ..masks.reach import seen
 from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.machine import Machine
-    from ..core.problem import Attention
-    from ..core.typing import Size, Words
+    from ..core.typing import Attention, Machine, Size, Tiling, Words
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:

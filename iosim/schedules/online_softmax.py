@@ -13,10 +13,7 @@ from ..steps.softmax import accumulate, hide, minus_infinity, normalise, scores,
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine, Tile
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import TrafficFormula, Words
+    from ..core.typing import Attention, Block, Machine, Tile, Tiling, TrafficFormula, Words
     from .registry import FamilyFields
 
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"

@@ -20,8 +20,17 @@ from ..oracles.attention import attention_output, plain_inputs, queries_keys_val
 if TYPE_CHECKING:
     from typing import TypeAlias, TypedDict
 
-    from ..core.tiling import RuleName, Tiling
-    from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
+    from ..core.typing import (
+        Answer,
+        Arrays,
+        Example,
+        FootprintFormula,
+        RuleName,
+        ScheduleText,
+        Size,
+        Tiling,
+        TrafficFormula,
+    )
 
     Candidates = Callable[[Attention, int], Iterable[Tiling[Size]]]  # (p, multiple)
     AttentionInputs = Callable[[Arrays, Attention], Arrays]

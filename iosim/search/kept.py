@@ -16,8 +16,7 @@ from ..errors import InputError
 from .pairs import MOST, sizes_by_passes, up
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
-    from ..core.typing import Size
+    from ..core.typing import Attention, Size
 
     Need = Callable[[Attention, int, int, int], int]
 

@@ -17,7 +17,6 @@ from math import isqrt
 from typing import TYPE_CHECKING, Protocol, cast
 
 from ..core.arrays import choose, larger, last_true, parts_of, smaller, sums
-from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.reach import reaches_of_sizes
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Size
+    from ..core.typing import Attention, Size
 
     SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Places = NDArray[np.int64]

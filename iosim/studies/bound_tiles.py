@@ -31,7 +31,7 @@ from .fastest_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, sh
 from .ideal_roofline import peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..hardware import Hardware
 
 TIE = 1.05  # what the bound leaves out decides between times that differ less

@@ -20,8 +20,7 @@ from .online_softmax import PIECE, softmax_pieces
 
 if TYPE_CHECKING:
     from ..core.keywords import UndroppedOptions
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Mask
+    from ..core.typing import Mask, TilesAsked
     from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
 

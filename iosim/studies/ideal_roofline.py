@@ -20,9 +20,7 @@ from ..errors import InputError
 from ..search.best import footprint
 
 if TYPE_CHECKING:
-    from ..core.machine import Block, Machine
-    from ..core.tiling import Rule, Tiling
-    from ..core.typing import Input, Shape, Size, Step
+    from ..core.typing import Block, Input, Machine, Rule, Shape, Size, Step, Tiling
     from ..hardware import Hardware
     from ..schedules import Schedule
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Size
+    from ..core.typing import Size, TilesAsked
     from ..tables import Row
 
     Axis = int | str | Sequence[int | str]

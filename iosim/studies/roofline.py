@@ -33,8 +33,7 @@ from .measured_kernels import measured_beside
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, TilesAsked, Tiling
-    from ..core.typing import Mask
+    from ..core.typing import Mask, Rule, TilesAsked, Tiling
     from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked

@@ -28,8 +28,7 @@ from ..units import binary, parse_bytes
 if TYPE_CHECKING:
     from ..answer import Columns
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, TilesAsked
-    from ..core.typing import Mask
+    from ..core.typing import Mask, Rule, TilesAsked
     from ..grid import Pieces
     from ..tables import Row
 

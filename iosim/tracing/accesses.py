@@ -27,10 +27,7 @@ from .event_file import MOST_EVENTS, check_length, count_events
 from .turns import Turns
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.problem import Attention
-    from ..core.tiling import Tiling
-    from ..core.typing import Bools, ScheduleLike, Shape, Size
+    from ..core.typing import Attention, Block, Bools, ScheduleLike, Shape, Size, Tiling
     from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 

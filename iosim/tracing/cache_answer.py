@@ -28,8 +28,7 @@ from .event_file import one_head_run
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, TilesAsked, Tiling
-    from ..core.typing import Mask, ScheduleLike
+    from ..core.typing import Mask, Rule, ScheduleLike, TilesAsked, Tiling
     from ..schedules import Schedule
     from ..tables import Row
     from .accesses import Moves

@@ -17,11 +17,19 @@ from ..tables import csv_cell
 
 if TYPE_CHECKING:
     from ..answer import Columns
-    from ..core.machine import Block, Machine
-    from ..core.problem import Attention
-    from ..core.tiling import Rule, Tiling
-    from ..core.typing import Input, ScheduleLike, ScheduleText, Size, Step
-    from ..core.watchers import Event
+    from ..core.typing import (
+        Attention,
+        Block,
+        Event,
+        Input,
+        Machine,
+        Rule,
+        ScheduleLike,
+        ScheduleText,
+        Size,
+        Step,
+        Tiling,
+    )
     from ..schedules import Schedule
     from .turns import EventsOfTurns
 

@@ -30,9 +30,7 @@ from .event_file import (
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import TilesAsked
-    from ..core.typing import Mask
-    from ..core.watchers import Event
+    from ..core.typing import Event, Mask, TilesAsked
     from ..grid import Pieces
     from ..tables import Row
 

@@ -15,9 +15,7 @@ from ..core.machine import Machine, Tile
 from ..core.watchers import Trace
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.typing import MaskLine, Shape, Size
-    from ..core.watchers import Event
+    from ..core.typing import Block, Event, MaskLine, Shape, Size
 
 MARK = "\0{}\0"  # in place of a number that differs from turn to turn: which of these it is
 MARK_IN_TEXT, MARK_IN_JSON = re.compile("\0([0-9]+)\0"), re.compile(r'"\\u0000([0-9]+)\\u0000"')

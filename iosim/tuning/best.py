@@ -30,7 +30,7 @@ from ..schedules import SCHEDULES
 
 if TYPE_CHECKING:
     from ..answer import Columns
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..counting.published import PublishedTiles
     from ..grid import Pieces
     from ..tables import Row

@@ -23,7 +23,7 @@ from .curve import CurveStep
 
 if TYPE_CHECKING:
     from ..answer import Columns
-    from ..core.problem import Attention
+    from ..core.typing import Attention
     from ..counting.published import PublishedTiles
     from ..grid import Pieces
     from ..schedules import Schedule

@@ -30,8 +30,7 @@ from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.tiling import Rule, RuleName
-    from ..core.typing import Mask
+    from ..core.typing import Mask, Rule, RuleName
     from ..counting.result import Result
     from ..schedules.registry import SchedulesAsked
 

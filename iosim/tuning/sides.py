@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..core.arrays import last_true
-from ..core.problem import Attention
 from ..core.tiling import Tiling, paper_tiles
 from ..counting.count import measure
 from ..counting.sweep import part_of, points_of_chunk, problem_at, run_all
@@ -29,8 +28,7 @@ from .stretches import Interval, Stretch, intervals, octaves, stretches, united
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.tiling import RuleName
-    from ..core.typing import Size
+    from ..core.typing import Attention, RuleName, Size
     from ..counting.sweep_axes import Runs
 
 LeastBytes = Callable[[int], float]

@@ -12,9 +12,7 @@ from ..core.watchers import Traffic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.machine import Tile
-    from ..core.tiling import Tiling
-    from ..core.typing import MaskLine, ScheduleLike, Size, Watcher
+    from ..core.typing import MaskLine, ScheduleLike, Size, Tile, Tiling, Watcher
 
 ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least one in so many of all words
 

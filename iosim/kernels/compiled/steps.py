@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...core.problem import Attention
 from ...counting.floors import floor
 from ...errors import InputError
 from ...hardware import Hardware
@@ -20,6 +19,7 @@ from .pytorch import EFFICIENT, EFFICIENT_BACKWARD, FLASH, FLASH_BACKWARD, may_s
 
 if TYPE_CHECKING:
     from ...counting.published import Published
+    from ...core.typing import Attention
     from ...counting.report import Report
     from ...counting.result import Result
     from ...tables import Row
