@@ -41,17 +41,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import get_annotations
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, Literal, Never, TypeVar, cast
 
 from .grid import ByteCell, Grid, is_number, plain, shown
+from .grid import Piece as Piece
+from .grid import Pieces as Pieces
+from .tables import Row as Row
+from .tables import Rows as Rows
 
 if TYPE_CHECKING:
-    from typing import Never
-
     import pandas as pd
-
-    from .grid import Pieces
-    from .tables import Row, Rows
 
 PLAIN: dict[str, Type] = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 Type = Literal["integer", "number", "string", "boolean", "object"]

@@ -8,15 +8,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .answer import Column, Table, numbered
+from .answer import Column, Columns, Row, Table, numbered
 from .errors import InputError, MissingError, did_you_mean, suggestion
 from .reading import Garbled, Unreadable, parse_toml, read_toml
-
-if TYPE_CHECKING:
-    from .answer import Columns
-    from .tables import Row
 
 Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
 

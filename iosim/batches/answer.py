@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from ..answer import Answer, Column, Table, numbered
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.conditions import PAPER, Conditions, conditions
@@ -28,11 +28,8 @@ from .trace_rows import Replayed, Traced
 from .ways import ways_of
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, TilesAsked
-    from ..grid import Pieces
-    from ..tables import Row
     from .requests import RequestsAsked
 
 FA2_TILES = Tiling(128, 64)

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import Tensor
-from ..schedules.cache import Cache
+from ..schedules.cache import Cache, Keys
 from ..schedules.decode import SPLITS, merge_results, partial_result
 from ..schedules.registry import Schedule
 from .shapes import Shapes, shapes
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..core.typing import Attention, Machine, Size, Tile, Tiling, Words
-    from ..schedules.cache import Keys
     from .asked import Batch
 
 

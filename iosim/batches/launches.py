@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..core.problem import DENSE, Attention, narrowed, skips_tiles
-from ..schedules import SCHEDULES
+from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Tiling
-    from ..schedules import Schedule
     from .asked import Batch
     from .shapes import Shapes
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.dependent_tiles import Span
 from ..core.problem import Tensor
-from ..schedules.cache import Cache
+from ..schedules.cache import Cache, Keys
 from ..schedules.decode import PAGE_SIZE, VLLM, pages, whole_result
 from ..schedules.registry import Schedule
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..core.typing import Attention, Machine, Size, SizeClasses, Tile, Tiling, Words
-    from ..schedules.cache import Keys
 
 
 class PagesOf(Span):

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ..errors import InputError, suggestion
 from ..units import LARGEST_COUNT, parse_count
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     Given: TypeAlias = "str | tuple[int, int] | Mapping[str, object] | Request"
     RequestsAsked: TypeAlias = "str | Iterable[Given]"
 

@@ -19,14 +19,13 @@ from ..schedules import SCHEDULES
 from ..schedules.decode import PAGE_SIZE, SPLITS
 from .cascade import LEVEL, MERGE
 from .launches import Launch, part_of_keys, rows
-from .shapes import shapes
+from .shapes import Shapes, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.typing import Size
     from .asked import Batch
-    from .shapes import Shapes
 
 FA2_SOURCE = "Dao-AILab/flash-attention, csrc/flash_attn/flash_api.cpp and src/flash_fwd_launch_template.h"
 FA3_SOURCE = "Dao-AILab/flash-attention, hopper/heuristics.h and hopper/tile_size.h"

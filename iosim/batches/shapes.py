@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -97,6 +97,4 @@ def repeated(found: Shapes, parts: Whole, cut: Cut) -> Shapes:
 
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Cut = Callable[[Whole, Whole, Whole], tuple[Whole, Whole]]

@@ -6,14 +6,14 @@ the sums of a step are looked up.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..answer import Answer, Column, Table
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, Type
 from ..schedules.decode import SPLITS
 from ..sweeps.identity import NO_INPUTS
 from .asked import Batch
@@ -27,15 +27,10 @@ from .trace import Policy, Steps, replayed
 from .ways import BY_NAME, no_levels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import pandas as pd
 
-    from ..answer import Columns, Type
     from ..core.typing import Size, Tiling
-    from ..grid import Pieces
     from ..schedules import Schedule
-    from ..tables import Row
     from .shapes import Whole
 
 EACH = ("repeat", "pack", "split", "paged", "paged-tiles", "paged-split", "FA3")

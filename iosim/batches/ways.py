@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
-from ..schedules import SCHEDULES
+from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, SPLITS
 from . import rules
 from .cascade import LEVEL, MERGE, SOURCE, levels_of
@@ -22,7 +22,6 @@ from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
     from ..core.typing import Size
-    from ..schedules import Schedule
     from .asked import Batch
     from .shapes import Whole
 

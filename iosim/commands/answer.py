@@ -13,9 +13,7 @@ import click
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from ..answer import Answer, Table, Type
-    from ..grid import Pieces
-    from ..tables import Row
+    from ..answer import Answer, Pieces, Row, Table, Type
 
     Part = tuple[Mapping[str, object], Answer]
     """A label, and the answer to one of several questions. The label tells it from the others."""

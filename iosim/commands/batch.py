@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..counting.given import Asked, counts
+from ..counting.given import Asked, Fields, counts
 from ..errors import InputError
 from ..files import form_of
 from ..units import parse_axis, parse_count
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from ..batches.answer import Batched
     from ..batches.trace_rows import Replayed
-    from ..counting.given import Fields
     from ..sweeps.folder import About
 
 OF_REQUESTS = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from ..answer import numbered
+from ..answer import Pieces, numbered
 from ..errors import CheckError, InputError
 from ..options import flag_of
 from .answer import Output, answer_all, say
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..core.typing import Attention
-    from ..grid import Pieces
     from ..kernels.compiled.step import Compiled
     from ..kernels.explain import Explained, Question
     from ..kernels.kept import Tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..counting.given import Asked
+from ..counting.given import Asked, Fields
 from ..errors import InputError
 from ..files import form_of
 from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind, one_of
@@ -32,7 +32,6 @@ from .report import check_opened, open_option, open_page
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..counting.given import Fields
     from ..distributed.answer import Links
 
 

@@ -15,7 +15,7 @@ import click
 
 from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
 from ..core.options import VARIANTS as VARIANT_ROWS
-from ..counting.given import Asked, Choice
+from ..counting.given import Asked, Choice, Fields, Given
 from ..errors import InputError
 from ..masks.atoms import ROWS
 from ..options import (
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     Function = Callable[..., object]  # type: ignore[explicit-any]  # each command has options of its own
     Decorator = Callable[[Function], Function]
 
-    from ..counting.given import Fields, Given
 
 # ---------------------------------------------------------------- kinds that need more than a text
 

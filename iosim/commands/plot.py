@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from ..counting.given import Asked
+from ..counting.given import Asked, Fields
 from .answer import say
 from .command import Need, named_command
 from .options import (
@@ -23,9 +23,6 @@ from .options import (
     tile_options,
     variant_options,
 )
-
-if TYPE_CHECKING:
-    from ..counting.given import Fields
 
 
 class Columns(NamedTuple):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import click
 
-from ..counting.given import memory, names_of
+from ..counting.given import Given, memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..progress import Meter
 from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OTHER_SCHEDULES, OWN, asking
-from ..sweeps.share import parse_share
+from ..sweeps.share import Share, parse_share
 from ..units import parse_count
 from .answer import Output, answer_all, say
 from .command import Need, named_command
@@ -44,12 +44,10 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..counting.given import Given
     from ..counting.sweep_axes import Sweep
     from ..sweeps.executors import Executor
     from ..sweeps.folder import About
     from ..sweeps.parts import Work
-    from ..sweeps.share import Share
 
 
 MANIFEST = "_manifest.json"

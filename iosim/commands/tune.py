@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..counting.given import Asked, Choice, names_of
+from ..counting.given import Asked, Choice, Fields, names_of
 from ..errors import InputError, suggestion
 from ..options import ANSWER, flag_of
 from .answer import Output, answer_all
@@ -30,7 +30,6 @@ from .options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from ..counting.given import Fields
 
 WAYS, GOALS = ("traffic", "time"), ("at_most", "x_floor")
 INSTEAD = {

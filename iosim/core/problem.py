@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, NamedTuple, cast
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, Unpack, cast
 
 from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, Option, Value, declared, place
@@ -18,8 +18,6 @@ from .options import OF_EVERY_PROBLEM
 from .shapes import product, same
 
 if TYPE_CHECKING:
-    from typing import TypeAlias, Unpack
-
     from typing_extensions import TypeVar
 
     from .keywords import MoreOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Literal, get_args, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, get_args, overload
 
 from ..errors import InputError
 from ..units import LARGEST_COUNT, parse_count
@@ -12,8 +12,6 @@ from .arrays import smaller
 from .problem import Attention, S
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from .typing import Size
 
     TilesAsked: TypeAlias = "str | tuple[int, int] | Tiling"

@@ -1,5 +1,7 @@
 """Types that the core shares. Only type checkers load this file, so it may import NumPy: import it under TYPE_CHECKING.
 
+It has the core's classes as well, so that annotations of other files need one import of the core.
+
 In a count of one problem every size is an int. In one walk over many problems every size is an array, and all arrays
 have the same shape. A `Size` is either.
 """

@@ -8,7 +8,7 @@ from functools import wraps
 from math import sqrt
 from typing import TYPE_CHECKING, overload
 
-from ..answer import Column, Table, in_order
+from ..answer import Column, Columns, Row, Table, in_order
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..tables import at_most
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..answer import Columns
     from ..core.typing import Size
-    from ..tables import Row
 
 DOCS = "docs/floors.md"
 FLOORS = {"attention": forward_floor, "selected": selected_floor, "backward": backward_floor}

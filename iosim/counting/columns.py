@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..answer import Column, types_of
+from ..answer import Column, Row, Type, types_of
 from ..core.options import MASKS, SIZES, TYPES, find_option, option_names
 from .result import ADDS, MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
-    from ..answer import Type
     from ..core.typing import Attention
-    from ..tables import Row
 
 
 ALWAYS = tuple(option.name for option in (*SIZES, *TYPES, *MASKS) if option.name != "dv")

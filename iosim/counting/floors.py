@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 from ..errors import InputError
 from ..masks.visible import Visible, visible
 from ..units import dtype_bytes, parse_bytes
-from .forms import backward_forms, forward_forms, gradients, latent_forms
+from .forms import Form, backward_forms, forward_forms, gradients, latent_forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ..core.typing import Attention, Size, Tiling
-    from .forms import Form
 
 CLASS = (
     "exact attention by standard products: each score sums d products of q and k, each output one product of p and v "

@@ -6,24 +6,22 @@ Each note is a text that names what to try. There is none where nothing is to be
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ..core.folded import Unsummed
 from ..core.machine import Block, Tile
 from ..core.problem import DENSE, every, skips_tiles, with_mask
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
-from ..schedules import CORE, SCHEDULES, applies, reads_cache
+from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
 from ..search.best import footprint
 from ..units import format_bytes
 from .sentence import joined, winners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from typing import Protocol
 
     from ..core.typing import Attention, Input, Size, Step
-    from ..schedules import Schedule
     from .result import Answered, Result
 
     class Found(Protocol):

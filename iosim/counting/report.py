@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from .. import __version__
-from ..answer import Answer, Column, Table, in_order, numbered
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.options import OF_EVERY_PROBLEM, option_names
 from ..schedules import Schedule
 from ..tables import excess
 from .asked import asked, header
-from .bounds import as_row, bounds_table
+from .bounds import Bound, as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
@@ -21,11 +21,7 @@ from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARE
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.typing import Attention
-    from ..grid import Pieces
-    from ..tables import Row
-    from .bounds import Bound
     from .result import Answered, Result
 
 

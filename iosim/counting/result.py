@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..answer import Answer, Column, Table, columns_of
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of
 from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.typing import Attention
-    from ..grid import Pieces
-    from ..tables import Row
 
 
 MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers

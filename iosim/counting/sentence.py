@@ -13,13 +13,12 @@ from ..tables import at_most, excess
 from ..units import UNITS
 from .bounds import floor_of
 from .columns import flags
-from .result import tile_sizes
+from .result import Answered, Result, tile_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..core.typing import Attention
-    from .result import Answered, Result
 
 BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`
 NEAR = 1.01  # results that move up to this factor more are named together with the winner

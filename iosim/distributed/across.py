@@ -7,7 +7,7 @@ For a mesh of `rows_apart` x `keys_apart` GPUs, GPU r is in row r // keys_apart 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
@@ -18,8 +18,6 @@ from ..core.problem import DENSE, with_mask
 from .hops import Hops, Visit, check_pairs, hops_of, strip_visit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..core.typing import Attention, Bools, BoundMask, Machine, Places, Size, SizeClasses, Tile
 
     Start = Callable[[int], int]

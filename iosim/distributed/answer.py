@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Column, Table, columns_of, in_order, numbered, rounded
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
@@ -25,11 +25,8 @@ from .room import least_room, nothing_fits, room_note
 from .schedules import PASSES, Scheme, decodes, find_schemes, splits_of
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..grid import Pieces
-    from ..tables import Row
     from .across import Across
 
 BALANCED = 0.9  # mean work over the largest, below which an answer says so

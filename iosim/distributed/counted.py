@@ -15,13 +15,12 @@ from ..core.problem import DENSE
 from ..core.watchers import Capacity, Traffic
 from ..counting.floors import narrowest_bytes
 from ..errors import InputError
-from .floors import floor_across
+from .floors import DeviceFloor, floor_across
 from .inside import Below
 
 if TYPE_CHECKING:
     from ..core.typing import Machine, Tensor
     from .across import Across
-    from .floors import DeviceFloor
     from .schedules import Scheme
 
 STATISTICS = ("LSEpart", "LSE", "D")

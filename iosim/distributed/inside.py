@@ -24,13 +24,12 @@ from ..schedules.flash import attend, flash_footprint, queries_outside_traffic, 
 from ..schedules.registry import FA2, Schedule
 from ..search.best import best_tiles
 from ..steps.softmax import denormalise, log_sum_exp, merge, minus_infinity, normalise, zeros
-from .across import All, Own, Part
+from .across import Across, All, Own, Part
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..core.typing import Arrays, Block, Bools, Input, Machine, Mask, Size, Step, Tile, Words
-    from .across import Across
     from .hops import Visit
 
     Runs = Callable[["Below", Schedule, Machine, tuple[Block, ...], tuple[Input, ...]], Iterator[Run]]

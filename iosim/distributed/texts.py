@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 
 from ..steps.shards import attend_own, attend_shard, copy, finish, merge_parts, take_part
 from ..steps.softmax import minus_infinity, zeros
-from .across import All, Kind, Needed, OfFirst, Own, Part, Peer
+from .across import Across, All, Kind, Needed, OfFirst, Own, Part, Peer
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Block, Machine, Tile, Values
-    from .across import Across
 
     Text = Callable[[Machine, Attention, Across], None]
     State = tuple[Block, Block, Block]

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from ..steps.shards import add, add_some, copy, dots, shard_gradients, sum_copies
 from ..steps.softmax import zeros
-from .across import All, Kind, Needed, NeededPart, Own, Part, Peer, Piece, Seen
+from .across import Across, All, Kind, Needed, NeededPart, Own, Part, Peer, Piece, Seen
 from .texts import keys_of, mesh, pass_kv, pass_q
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Block, Machine, Size, Tile, Values
-    from .across import Across
 
 
 def pass_kv_backward(

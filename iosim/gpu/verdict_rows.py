@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
-from ..answer import Column, Table, columns_of, in_order
-
-if TYPE_CHECKING:
-    from ..answer import Columns
+from ..answer import Column, Columns, Table, columns_of, in_order
 
 
 class TensorWords(TypedDict):

@@ -12,7 +12,7 @@ from math import exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from ..answer import Answer, Table, columns_of
+from ..answer import Answer, Piece, Pieces, Row, Table, columns_of
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
 from ..counting.given import Given, several
@@ -31,8 +31,6 @@ from .verdict_rows import Summary, SweepVerdict, Verdict, in_words, verdict_tabl
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
-    from ..grid import Piece, Pieces
-    from ..tables import Row
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"N": "8192", "d": "64", "heads": "16"}  # the problem of several --M where neither N nor d is given

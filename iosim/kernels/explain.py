@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..answer import Answer, Column, Table, type_of
+from ..answer import Answer, Column, Pieces, Row, Table, type_of
 from ..errors import InputError
 from ..hardware import Hardware, load
 from .notes import outside, split_loads, unplaced
@@ -26,9 +26,7 @@ from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 if TYPE_CHECKING:
     from ..core.typing import Attention
     from ..counting.floors import Floor
-    from ..grid import Pieces
     from ..predict.launch_time import Time
-    from ..tables import Row
     from .nearest import Nearest
     from .walk.log import Log
     from .walk.work import Works

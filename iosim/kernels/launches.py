@@ -9,7 +9,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..answer import Column, Table, type_of
+from ..answer import Column, Columns, Table, Type, type_of
 from ..errors import InputError
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
@@ -23,7 +23,6 @@ from .read.script import Caught, caught_launches, line_of, without_pytorch
 from .walk.launch import Value
 
 if TYPE_CHECKING:
-    from ..answer import Columns, Type
     from .compiled.capture import Compilations
     from .compiled.step import Compiled
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ..answer import numbered
 from ..errors import InputError, IosimError
@@ -15,9 +15,6 @@ from .explain import STAGES, WARPS, whole_number
 from .read.compile import WARP_SIZE, Compilation, Resources
 from .read.kernel import Configuration, Kernel
 from .walk.launch import Value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ALLOCATED = 8  # registers of a thread are given in multiples of this
 REGISTERS = 65_536  # of a multiprocessor of every GPU since compute capability 5.0, where a file has none

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..answer import Column
+from ..answer import Column, Columns, Row
 from ..hardware import SECTOR_BYTES
 from .walk.code import ATOMICS, READS, WRITES
 
 if TYPE_CHECKING:
-    from ..answer import Columns
-    from ..tables import Row
     from .walk.launch import Tensor
     from .walk.requests import Requests
 

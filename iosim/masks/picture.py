@@ -10,12 +10,11 @@ from ..core.tiling import Tiling, parse_tiles
 from ..errors import InputError
 from . import parse_mask
 from .expression import DENSE
-from .mask import Mask, formula_density
+from .mask import BoundMask, Mask, formula_density
 
 if TYPE_CHECKING:
     from ..core.typing import Bools, TilesAsked
     from ..core.typing import Mask as AnyMask
-    from .mask import BoundMask
 
 
 COUNTED = ("active_tiles", "visible_pairs")

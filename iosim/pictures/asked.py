@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from ..counting.given import Choice, counts, memory, problem
+from ..counting.given import Choice, Fields, Given, counts, memory, problem
 from ..counting.sentence import joined
-from ..counting.sweep_axes import NUMBERS
+from ..counting.sweep_axes import NUMBERS, AxisValue
 from ..errors import InputError
 from ..options import flag_of
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
-    from ..counting.given import Fields, Given
-    from ..counting.sweep_axes import AxisValue
 
 SEVERAL = {"traffic": (*NUMBERS, "M", "hardware"), "time": ("N",), "predicted": ("N",)}
 """{picture: options with several values}. The other pictures take one value of each."""

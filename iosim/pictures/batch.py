@@ -15,7 +15,7 @@ import numpy as np
 
 from ..batches.cascade import MERGE
 from ..batches.launches import Launch, problem_of
-from ..batches.moved import tiling_of
+from ..batches.moved import Moved, tiling_of
 from ..batches.sentence import answer_lines
 from ..batches.ways import ways_of
 from ..core.problem import DENSE
@@ -28,10 +28,8 @@ from .svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..answer import Table
+    from ..answer import Row, Table
     from ..batches.answer import Batched
-    from ..batches.moved import Moved
-    from ..tables import Row
 
 MOST_ITEMS, MOST_LINES = 24, 16  # requests, and blocks of one, that are drawn
 ROOM, LINE, GAP = 22, 4.5, 9  # pixels: of a bar of bytes, of a block's line, between requests

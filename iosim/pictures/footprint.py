@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..answer import rounded
+from ..answer import Row, rounded
 from ..core.folded import Folded
 from ..core.problem import DENSE
 from ..core.tiling import Rule, Tiling, tiles_text
@@ -23,7 +23,6 @@ from .svg import SHEET_WIDTH, head_svg, label, legend, segment, svg_file, text_w
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Block
-    from ..tables import Row
 
 MOST_SCHEDULES = 8
 LONGEST = 3  # times M; a longer bar is cut off

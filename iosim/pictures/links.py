@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
-from ..counting.given import counts
-from ..counting.sweep_axes import read_axis
+from ..counting.given import Given, counts
+from ..counting.sweep_axes import AxisValue, read_axis
 from ..distributed.answer import links
 from ..distributed.floors import floor_across
 from ..distributed.schedules import find_schemes, splits_of
@@ -19,8 +19,6 @@ from .sheet import Sheet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..counting.given import Given
-    from ..counting.sweep_axes import AxisValue
 
 MOST_RANKS = 64  # values of an axis
 

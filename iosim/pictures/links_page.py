@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered
 from ..core.problem import DENSE, Attention, narrowed
-from ..distributed.answer import answer_lines
-from ..distributed.counted import Machines, best_split
-from ..distributed.schedules import PASSES, decodes
+from ..distributed.answer import Links, answer_lines
+from ..distributed.counted import LinkResult, Machines, best_split
+from ..distributed.schedules import PASSES, Scheme, decodes
 from ..errors import InputError, IosimError
 from .gpu_lanes import data_of
 from .page import document, rows_table, section
@@ -18,9 +18,6 @@ from .player import section_of, small_mask
 
 if TYPE_CHECKING:
     from ..distributed.across import Across
-    from ..distributed.answer import Links
-    from ..distributed.counted import LinkResult
-    from ..distributed.schedules import Scheme
 
 OF_ROWS = "Received by a GPU from others. No schedule of the same layout and balance receives less than the floor."
 GPUS = (2, 4)  # of an example; a mesh and usp need four

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from ..answer import Answer, Column, Table, numbered, type_of
+from ..answer import Answer, Column, Pieces, Row, Table, numbered, type_of
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.given import Choice, memories, problem
+from ..counting.given import Choice, Given, memories, problem
 from ..counting.names import check_names, takes_causal
-from ..counting.sweep_axes import AXES, schedule_names
+from ..counting.sweep_axes import AXES, AxisValue, schedule_names
 from ..errors import InputError, suggestion
 from ..studies.roofline import roofline
 from ..tuning.least import curve
@@ -32,11 +32,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..core.typing import Attention, Rule, TilesAsked
-    from ..counting.given import Given
-    from ..counting.sweep_axes import AxisValue
-    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row
 
     Blocks = Callable[[Attention, str | None, Sequence[str], Rule | None, int], Drawn]
 

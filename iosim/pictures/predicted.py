@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..counting.sweep_axes import read_counts
+from ..counting.sweep_axes import AxisValue, read_counts
 from ..errors import InputError
 from ..hardware import load
 from ..schedules import find_all
@@ -16,7 +16,6 @@ from .chart import Chart, ChartLine
 from .sheet import Sheet
 
 if TYPE_CHECKING:
-    from ..counting.sweep_axes import AxisValue
     from ..studies.ideal_roofline import RooflineRow
     from .asked import Asked
 

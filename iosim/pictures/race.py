@@ -11,7 +11,7 @@ from ..core.watchers import Trace
 from ..counting.asked import asked
 from ..counting.count import rules_of
 from ..errors import InputError
-from ..schedules import SCHEDULES
+from ..schedules import SCHEDULES, Schedule
 from ..tracing.event_file import check_length, count_events
 from ..units import parse_bytes
 from .colours import GREY, INK, tensor_colours
@@ -21,7 +21,6 @@ from .timeline import Fullest
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Event, Rule, Tiling
-    from ..schedules import Schedule
     from ..tables import Row
 
 MOST_SCHEDULES, MOST_EVENTS, MOST_TILES = 2, 5000, 16

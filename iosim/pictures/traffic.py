@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
-from ..counting.sweep_axes import AXES
+from ..counting.sweep_axes import AXES, Sweep
 from ..errors import InputError, suggestion
 from ..options import flag_of
 from .asked import first_of
@@ -18,7 +18,6 @@ from .sheet import Sheet
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..counting.sweep_axes import Sweep
     from .proven import Place
 
 SPLITS = (  # columns that may split lines further, in this order

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
-from ..tuning.curve import steps_at
+from ..tuning.curve import CurveStep, steps_at
 from .chart import INKED, Chart, ChartLine
 from .proven import FLOOR, floor_line, order_line
 from .sheet import Sheet
 
 if TYPE_CHECKING:
-    from ..tuning.curve import CurveStep
     from ..tuning.every_M import Curve
 
 LEAST = "least of all schedules"

@@ -6,7 +6,7 @@ again from (row, column), so it moves no words. The order of FlashAttention-2 is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import Tensor
 from ..oracles.backward import backward_inputs, backward_output, left_by_forward
@@ -27,7 +27,6 @@ from .standard import ELEMENTWISE, elementwise_passes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Unpack
 
     from ..core.typing import Attention, Example, Machine, ScheduleText, Tiling, Words
     from .registry import ScheduleFields

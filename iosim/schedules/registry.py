@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..core.arrays import at_first
 from ..core.options import OF_EVERY_PROBLEM
@@ -18,19 +18,8 @@ from ..options import EXPECTED, Option, declare, declared, flag_of
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
-    from typing import TypeAlias, TypedDict
-
-    from ..core.typing import (
-        Answer,
-        Arrays,
-        Example,
-        FootprintFormula,
-        RuleName,
-        ScheduleText,
-        Size,
-        Tiling,
-        TrafficFormula,
-    )
+    from ..core.tiling import RuleName, Tiling
+    from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
 
     Candidates = Callable[[Attention, int], Iterable[Tiling[Size]]]  # (p, multiple)
     AttentionInputs = Callable[[Arrays, Attention], Arrays]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
-from ..answer import Answer, Column, Table, numbered
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.machine import Machine
 from ..core.options import OF_EVERY_PROBLEM, option_names
 from ..core.problem import Attention, Tensor, narrowed
@@ -15,11 +14,6 @@ from ..core.watchers import Traffic
 from ..options import flag_of
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import LATENT_FAMILIES, LETTERS
-
-if TYPE_CHECKING:
-    from ..answer import Columns
-    from ..grid import Pieces
-    from ..tables import Row
 
 SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
 NEVER_IGNORED = ("kv_dtype", "kv_scales", "dropout")  # a schedule that does not read them refuses them

@@ -22,7 +22,7 @@ from ..core.tiling import Tiling
 from ..counting.count import default_schedules
 from ..counting.published import tiles_of_gpus
 from ..errors import InputError
-from ..hardware import configs_folder, load
+from ..hardware import Hardware, configs_folder, load
 from ..schedules import SCHEDULES, Schedule, find, find_all, require
 from ..schedules.decode import SPLITS
 from ..search.best import best_tiles, footprint
@@ -32,7 +32,6 @@ from .ideal_roofline import peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
-    from ..hardware import Hardware
 
 TIE = 1.05  # what the bound leaves out decides between times that differ less
 NOTHING_FITS = "no candidate fits the shared memory of a block"

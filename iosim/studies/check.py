@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Table
+from ..answer import Pieces, Table
 from ..core.problem import Attention
 from ..core.tiling import parse_tiles
 from ..counting.asked import asked
@@ -21,7 +21,6 @@ from .online_softmax import PIECE, softmax_pieces
 if TYPE_CHECKING:
     from ..core.keywords import UndroppedOptions
     from ..core.typing import Mask, TilesAsked
-    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
 
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Column, Table, in_order, numbered
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.conditions import conditions
@@ -21,13 +21,10 @@ from .fastest_tiles import LIMIT_SECONDS, FastestAnswer, Progress, TimedTiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..grid import Pieces
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row
 
     Search = Callable[[Attention, str, Sequence[str], int, Progress], FastestAnswer]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from ..answer import Column
+from ..answer import Column, Columns, Row
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
-from ..core.numeric import NUMPY_DTYPE
+from ..core.numeric import NUMPY_DTYPE, Numeric
 from ..core.problem import DENSE, TENSORS, Attention, skips_tiles
 from ..core.rounding import rounder
 from ..core.row_blocks import RowBlocks
@@ -24,11 +24,8 @@ from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, Rounded, baseline, bias
 from ..schedules import Schedule, require
 
 if TYPE_CHECKING:
-    from ..answer import Columns
-    from ..core.numeric import Numeric
     from ..core.typing import Array, Arrays, Bools, Size
     from ..gpu.arrays import DeviceArray
-    from ..tables import Row
 
 HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
 FEW = 256  # in an output of so few words the baseline may be exact by chance

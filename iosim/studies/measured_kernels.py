@@ -5,14 +5,10 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
 from ..core.problem import Attention
-from ..hardware import configs_folder
+from ..hardware import Hardware, configs_folder
 from ..masks import parse_mask
-
-if TYPE_CHECKING:
-    from ..hardware import Hardware
 
 SIZES = ("N", "Nk", "d", "batch", "heads", "kv_heads")
 

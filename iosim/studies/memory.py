@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
-from ..answer import Column, Table
+from ..answer import Column, Columns, Row, Table
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
@@ -18,10 +18,8 @@ from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Size, TilesAsked
-    from ..tables import Row
 
     Axis = int | str | Sequence[int | str]
 

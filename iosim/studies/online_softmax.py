@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..answer import Column
+from ..answer import Column, Columns, Row
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from ..answer import Columns
-    from ..tables import Row
 
     Vector = NDArray[np.float64]
     RowOfNumbers = Sequence[float] | Vector  # of a row

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Table, columns_of, in_order, numbered, rounded
+from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
@@ -31,13 +31,10 @@ from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 from .measured_kernels import measured_beside
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, TilesAsked, Tiling
-    from ..grid import Piece, Pieces
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row
 
 TAKEN = (
     "N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "predict", "mask",

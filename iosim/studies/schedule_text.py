@@ -14,7 +14,7 @@ from os.path import basename
 from textwrap import wrap
 from typing import NamedTuple
 
-from ..answer import Table
+from ..answer import Row, Table
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import Attention, as_moved
@@ -26,7 +26,6 @@ from ..errors import FoldingError
 from ..grid import grouped
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
-from ..tables import Row
 from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
 
 Moved = Mapping[str, tuple[int, int]]

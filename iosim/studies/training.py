@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Table, in_order, numbered, rounded
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered, rounded
 from ..core.problem import TENSORS, Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
@@ -26,11 +26,8 @@ from ..schedules.registry import FA1, FA2
 from ..units import binary, parse_bytes
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, TilesAsked
-    from ..grid import Pieces
-    from ..tables import Row
 
 
 class Combination(NamedTuple):

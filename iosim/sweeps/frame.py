@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..answer import pandas_cells
 from ..counting.names import check_names, takes_causal
-from ..counting.sweep_axes import AXES, build
+from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
 from ..units import MOST_POINTS
 from .executors import results
@@ -21,7 +21,6 @@ from .run import executor_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..counting.sweep_axes import AxisValue
 
 TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "paper_model", "what", "jobs", "scheduler")
 IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ..answer import numbered
 from ..errors import CheckError, InputError, MissingError
@@ -25,6 +25,7 @@ from .folder import (
     OLD_LOCK,
     OLD_MANIFEST,
     UNFINISHED,
+    Manifest,
     fault_of,
     journals,
     lines_in,
@@ -32,11 +33,7 @@ from .folder import (
     run_of,
 )
 from .parts import FORMS, Written, part_name
-from .place import Local, place_of
-
-if TYPE_CHECKING:
-    from .folder import Manifest
-    from .place import Place
+from .place import Local, Place, place_of
 
 Progress = Callable[[int], object]
 """A function that is called with the number of rows of each part."""

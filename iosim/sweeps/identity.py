@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .. import _IMPORTED, __version__, hardware
 from ..errors import InputError, IosimError, MissingError
-from ..masks.expression import atoms
+from ..masks.expression import Atom, atoms
 from ..masks.mask import Mask
 from ..masks.user_file import folder_on_path
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
     from ..counting.sweep_axes import Sweep
-    from ..masks.expression import Atom
 
 PACKAGE = Path(__file__).parent.parent
 EDITED = "edited"

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from ..counting.sweep_axes import Asking, read_axis, split
+from ..counting.sweep_axes import Asking, AxisValue, read_axis, split
 from ..errors import InputError, suggestion
 from ..masks.dropout import parse_dropout
 from ..options import CHANCE, FACTOR, FLAG, LISTS, SEED, SIZE, TEXT, Option
 from ..options import COUNT as COUNTS
 from ..tracing import GRANULARITIES, POLICIES
 from ..units import parse_bytes, parse_count, parse_factor
-
-if TYPE_CHECKING:
-    from ..counting.sweep_axes import AxisValue
-
 
 COUNT = "count"
 

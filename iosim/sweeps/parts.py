@@ -15,7 +15,7 @@ from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from .identity import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .own_options import COUNT, OTHER_SCHEDULES
-from .pieces import Lines, write_lines, write_parquet
+from .pieces import Lines, Out, Rows, write_lines, write_parquet
 from .place import Place, file_digest
 from .questions import Asked
 from .row_text import CSV, JSON, header, lines
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..counting.sweep_axes import Sweep
-    from .pieces import Out, Rows
     from .share import Share
 
     Piece: TypeAlias = Lines | pd.DataFrame

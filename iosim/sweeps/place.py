@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..files import written_whole
-from ..urls import file_system, is_url, make_folder, reported, uploaded
+from ..urls import FileSystem, file_system, is_url, make_folder, reported, uploaded
 
 if TYPE_CHECKING:
-    from ..urls import FileSystem
-
     Record = Callable[[str], object]
     """A function that adds a line to a journal."""
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, Never, cast
 
-from ..answer import Column, pandas_cells, types_of
+from ..answer import Column, Columns, Row, Rows, Type, pandas_cells, types_of
 from ..core.tiling import Rule, tiles_text
 from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
@@ -21,14 +21,10 @@ from ..tables import finite
 from .own_options import COUNT, OWN
 
 if TYPE_CHECKING:
-    from typing import Never
-
     import pandas as pd
 
-    from ..answer import Columns, Type
     from ..counting.given import Fields
     from ..counting.sweep_axes import Sweep
-    from ..tables import Row, Rows
 
 POINTS_OF_PART = {"tune": 128}  # half a second or more: a point takes from milliseconds to seconds
 USUAL_POINTS = 64

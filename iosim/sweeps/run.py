@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import InputError
 from ..units import parse_count
-from .executors import Processes, Serial, results
-from .folder import opened
-from .parts import Job, WritePart, make_pieces, write
+from .executors import Executor, Processes, Serial, results
+from .folder import About, opened
+from .parts import Job, Parts, WritePart, Written, make_pieces, write
 from .share import WHOLE, Share
 
 if TYPE_CHECKING:
     from ..progress import Meter
-    from .executors import Executor
-    from .folder import About
-    from .parts import Parts, Written
     from .pieces import Out
 
 

@@ -23,15 +23,13 @@ except ImportError:
 from .. import __version__
 from ..errors import CheckError, InputError, IosimError, MissingError
 from .ctrl_c import without_ctrl_c
-from .executors import AHEAD, Executor, made_by, prepared
+from .executors import AHEAD, Executor, Later, Made, made_by, prepared
 from .identity import differs
-from .parts import WritePart
+from .parts import Job, WritePart
 
 if TYPE_CHECKING:
     from distributed.client import VersionsDict
 
-    from .executors import Later, Made
-    from .parts import Job
     from .place import Place
 
     Versions = Mapping[str, Mapping[str, object]]

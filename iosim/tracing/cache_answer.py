@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import numpy as np
 
-from ..answer import Column, Table, columns_of, in_order
+from ..answer import Column, Row, Table, columns_of, in_order
 from ..core.problem import Attention
 from ..core.tiling import read_tiles
 from ..counting.asked import asked
@@ -18,20 +18,17 @@ from ..counting.given import memory
 from ..counting.names import check_names, takes_causal
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..schedules import find
+from ..schedules import Schedule, find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
 from . import POLICIES
-from .accesses import accesses, record
+from .accesses import Moves, accesses, record
 from .cache import LRU, CacheCounts, belady
 from .event_file import one_head_run
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, ScheduleLike, TilesAsked, Tiling
-    from ..schedules import Schedule
-    from ..tables import Row
-    from .accesses import Moves
     from .event_reader import MovesOfFile
 
 Tell = Callable[[str], None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, TextIO, cast
 
-from ..answer import Column
+from ..answer import Column, Columns
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.watchers import Watcher
@@ -16,20 +16,8 @@ from ..files import check_file, check_form, form_of
 from ..tables import csv_cell
 
 if TYPE_CHECKING:
-    from ..answer import Columns
-    from ..core.typing import (
-        Attention,
-        Block,
-        Event,
-        Input,
-        Machine,
-        Rule,
-        ScheduleLike,
-        ScheduleText,
-        Size,
-        Step,
-        Tiling,
-    )
+    from ..core.tiling import Rule, Tiling
+    from ..core.typing import Attention, Block, Event, Input, Machine, ScheduleLike, ScheduleText, Size, Step
     from ..schedules import Schedule
     from .turns import EventsOfTurns
 

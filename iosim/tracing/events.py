@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Table, numbered
+from ..answer import Answer, Pieces, Row, Table, numbered
 from ..core.problem import Attention
 from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..counting.asked import asked
@@ -31,8 +31,6 @@ from .event_file import (
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Event, Mask, TilesAsked
-    from ..grid import Pieces
-    from ..tables import Row
 
 SHOWN = 20  # events that are printed
 TAKEN = ("N", "d", "M", "hardware", "paper_model", "tiles", "schedule", "path", "format", "mask")

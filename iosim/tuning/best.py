@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..answer import Answer, Column, Table, in_order
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns
@@ -29,11 +29,8 @@ from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.typing import Attention
     from ..counting.published import PublishedTiles
-    from ..grid import Pieces
-    from ..tables import Row
 
 
 @dataclass(frozen=True, repr=False)

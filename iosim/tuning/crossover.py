@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 import numpy as np
 
-from ..answer import Column, Table, in_order, numbered, rounded
+from ..answer import Column, Columns, Pieces, Row, Table, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked as asked_text
 from ..counting.columns import option_columns, type_of
 from ..counting.conditions import conditions
 from ..counting.count import run
-from ..counting.given import counts, memories, several
+from ..counting.given import Given, Place, counts, memories, several
 from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes
 from ..counting.sentence import comparison, distance_to_floor, joined
@@ -26,22 +26,16 @@ from ..schedules import find_all
 from ..units import format_bytes, parse_axis, parse_bytes, parse_count
 from .every_M import answer_lines
 from .least import curve_of
-from .sides import OverM, OverN, over_M, over_N, questions_about, questions_of_papers
-from .stretches import where_true, where_true_in_M
+from .sides import OverM, OverN, Question, Side, over_M, over_N, questions_about, questions_of_papers
+from .stretches import Interval, Stretch, where_true, where_true_in_M
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..counting.given import Given, Place
     from ..counting.result import Result
-    from ..grid import Pieces
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row
-    from .sides import Question, Side
-    from .stretches import Interval, Stretch
 
     Counts = int | str | Sequence[int]
     One = TypeVar("One", bound=OverM | OverN)

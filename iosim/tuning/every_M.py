@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING
 
-from ..answer import Answer, Column, Table, in_order, numbered, rounded
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered, rounded
 from ..counting.asked import asked, size_line
 from ..counting.bounds import bounds, floor_of
 from ..counting.columns import flags
@@ -22,12 +22,9 @@ from .best import space_json
 from .curve import CurveStep
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.typing import Attention
     from ..counting.published import PublishedTiles
-    from ..grid import Pieces
     from ..schedules import Schedule
-    from ..tables import Row
 
 MOST_ROWS, FALL = 40, 0.8  # a longer table shows a row where the traffic is at most FALL times that of the row above
 STRETCHES = {  # ranges of M in words; the best loop order changes at about 0.17 d^2 and at d^2

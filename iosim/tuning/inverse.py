@@ -15,7 +15,7 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Column, Table
+from ..answer import Answer, Column, Columns, Pieces, Row, Table
 from ..core.arrays import last_true
 from ..core.problem import Attention
 from ..counting.asked import asked
@@ -27,13 +27,13 @@ from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..counting.result import tile_sizes
 from ..errors import InputError
-from ..hardware import load
+from ..hardware import Hardware, load
 from ..masks import parse_mask
 from ..options import flag_of
 from ..tables import at_most as not_below
 from ..units import binary, format_bytes, parse_bytes, parse_count, parse_factor
 from .best import dominated, lines_on_dominated, space_json
-from .curve import step_at
+from .curve import CurveStep, step_at
 from .every_M import OF_SCHEDULE, STEP, Curve, problem_line, step_row
 from .least import curve_of
 from .stretches import (
@@ -50,15 +50,10 @@ from .stretches import (
 )
 
 if TYPE_CHECKING:
-    from ..answer import Columns
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..grid import Pieces
-    from ..hardware import Hardware
     from ..schedules import Schedule
     from ..schedules.registry import SchedulesAsked
-    from ..tables import Row
-    from .curve import CurveStep
 
 TAKEN = (
     "N",

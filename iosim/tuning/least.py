@@ -17,7 +17,7 @@ from ..counting.count import counted_tiling, run, run_published
 from ..counting.given import memory
 from ..counting.names import check_names, takes_causal
 from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
-from ..counting.result import tile_sizes
+from ..counting.result import Result, tile_sizes
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
@@ -31,7 +31,6 @@ from .thread_blocks import blocks
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, RuleName
-    from ..counting.result import Result
     from ..schedules.registry import SchedulesAsked
 
 

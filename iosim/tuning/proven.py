@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import Answer, Table, numbered
+from ..answer import Answer, Pieces, Row, Table, numbered
 from ..core.problem import Attention
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
@@ -25,8 +25,6 @@ from .least import tune
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask
-    from ..grid import Pieces
-    from ..tables import Row
 
 
 @dataclass(frozen=True, repr=False)

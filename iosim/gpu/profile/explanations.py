@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ...answer import Answer, Column, Table, columns_of, in_order, numbered
+from ...answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered
 from .explain import ExplanationRow
 from .passes import PassRow
-
-if TYPE_CHECKING:
-    from ...answer import Columns
-    from ...grid import Piece, Pieces
-    from ...tables import Row
 
 MOST_TILES = 10  # tiles that are named as alike; JSON and CSV have all
 SEEN: Columns[Row] = (

@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...answer import Answer, Column, Table, numbered, rounded
+from ...answer import Answer, Column, Columns, Pieces, Row, Table, numbered, rounded
 from .code import OutputCode
 from .inductor import kernel_folder
 from .steps import ATTENTION, KERNEL, OTHER, PRODUCT, TILES, Counter, Step
 
 if TYPE_CHECKING:
-    from ...answer import Columns
-    from ...grid import Pieces
-    from ...tables import Row
     from ..explain import Question
 
 

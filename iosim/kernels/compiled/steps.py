@@ -18,8 +18,8 @@ from .inductor import InductorKernel, kernel_of_source
 from .pytorch import EFFICIENT, EFFICIENT_BACKWARD, FLASH, FLASH_BACKWARD, may_split, own_tiles
 
 if TYPE_CHECKING:
-    from ...counting.published import Published
     from ...core.typing import Attention
+    from ...counting.published import Published
     from ...counting.report import Report
     from ...counting.result import Result
     from ...tables import Row

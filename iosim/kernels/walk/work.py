@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from .code import DOTS, MEMORY, READS
+from .code import DOTS, MEMORY, READS, Block, Operation
 
 if TYPE_CHECKING:
-    from .code import Block, Operation
     from .numbers import Integers
 
 MOST_FOLLOWED = 100_000  # programs whose kinds are recorded in the order of the grid
