@@ -6,6 +6,8 @@ usage, 3 if something is missing.
 
 from collections.abc import Iterable
 
+MEANT = "did you mean"
+
 
 class IosimError(Exception):
     """A fault that the user can mend. The command line ends with `exit_code`."""
@@ -14,13 +16,16 @@ class IosimError(Exception):
 
 
 class InputError(IosimError, ValueError):
-    """A value that is not allowed. The message says where it was given, what was found, and what is allowed."""
+    """A value that is not allowed. The message says where it was given, what was found, and what is allowed. A hint
+    comes last, unless it says what was meant: that stands before a list that may be long."""
 
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
         self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
         shown = repr(found) if isinstance(found, str) else str(found)
         shown = shown if len(shown) <= 80 else shown[:76] + "..." + shown[-1]  # with its closing quote
-        super().__init__(f"{where}: found {shown}; allowed: {allowed}" + (f"; {hint}" if hint else ""))
+        meant, last = (hint, "") if hint.startswith(MEANT) else ("", hint)
+        meant += meant and (" " if meant.endswith("?") else "; ")
+        super().__init__(f"{where}: found {shown}; {meant}allowed: {allowed}" + (f"; {last}" if last else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all four arguments. By default only the message is, unpickling fails, and a process pool hangs."""
@@ -58,7 +63,7 @@ class InternalError(Exception):
 def did_you_mean(names: Iterable[str]) -> str:
     """The text `did you mean X or Y?`; empty without names."""
     shown = " or ".join(map(repr, names))
-    return f"did you mean {shown}?" if shown else ""
+    return f"{MEANT} {shown}?" if shown else ""
 
 
 def suggestion(word: str, names: Iterable[str]) -> str:

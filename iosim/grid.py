@@ -202,13 +202,14 @@ def print_pieces(pieces: Pieces) -> None:
 
 def wrapped(line: str, width: int) -> list[str]:
     """A line in lines of at most `width` characters, broken only at spaces: options such as --tile-multiple stay whole,
-    and so do sizes with their unit."""
+    and so do sizes with their unit. Later lines are indented by two spaces more than the first."""
     from textwrap import wrap
 
     if len(line) <= width:
         return [line]
     whole = re.sub(r"(?<=\d) (?=(?:[KMGTP]i)?B\b)", "\0", line)
-    found = wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    found = wrap(whole, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return [part.replace("\0", " ") for part in found]
 
 

@@ -60,18 +60,22 @@ def emit(text: str, path: str | None) -> None:
 
 
 def say(notes: Iterable[str]) -> None:
-    """Write notes for people to stderr; on a terminal, lines break between words. If stderr cannot be written to, the
-    notes are lost and the answer stays."""
+    """Write notes for people to stderr. If stderr cannot be written to, the notes are lost and the answer stays."""
     with suppress(OSError):
         for text in notes:
-            lines = [f"note: {text}"]
-            if sys.stderr.isatty():
-                from shutil import get_terminal_size
+            tell(f"note: {text}")
 
-                from ..grid import wrapped
 
-                lines = wrapped(lines[0], get_terminal_size().columns)
-            click.echo("\n".join(lines), err=True)
+def tell(text: str) -> None:
+    """Write a text to stderr. On a terminal its lines break between words."""
+    if sys.stderr.isatty():
+        from shutil import get_terminal_size
+
+        from ..grid import wrapped
+
+        width = get_terminal_size().columns
+        text = "\n".join(part for line in text.split("\n") for part in wrapped(line, width))
+    click.echo(text, err=True)
 
 
 def answer_all(

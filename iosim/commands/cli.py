@@ -15,6 +15,7 @@ import click
 
 from ..errors import CheckError, InputError, IosimError, ScheduleError, suggestion
 from ..progress import want_progress
+from .answer import tell
 from .command import help_option, version_option
 from .load import LOADED, load_option
 
@@ -69,6 +70,9 @@ class Failure(click.ClickException):
     def __init__(self, error: IosimError):
         super().__init__(str(error))
         self.exit_code: int = error.exit_code  # type: ignore[misc]
+
+    def show(self, file: IO[str] | None = None) -> None:
+        tell(f"Error: {self.message}")
 
 
 class Interrupted(click.ClickException):

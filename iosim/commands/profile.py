@@ -61,6 +61,6 @@ def command(
         rows, notes = explain_kernel(kernel, p, from_ncu, keep, hardware, tell)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
     say(notes)
-    for name in dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained):
-        click.echo(f"note: nothing explains {name}: are N, d, heads and mask those of the profile?", err=True)
+    others = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained)
+    say(f"nothing explains {name}: are N, d, heads and mask those of the profile?" for name in others)
     answer_all([({}, Explanations(rows))], output)

@@ -105,11 +105,9 @@ def command(choice: Choice, source: Source, hardware: str | None, output: Output
     with under_way() as tell:
         found = run_request(request, tell)
     answer_all([({}, found)], output)
-    for row in found.rows:
-        if row["dram_at_the_edge"] and row["dram_places"] == 1:
-            click.echo(at_the_edge(row), err=True)
+    say(at_the_edge(row) for row in found.rows if row["dram_at_the_edge"] and row["dram_places"] == 1)
     if not hardware and found.hardware:
-        click.echo(whose_rates(found, found.hardware), err=True)
+        say([whose_rates(found, found.hardware)])
     if not found.ok:
         if isinstance(source, KeptProfile) and given.get("N") is not None:
             say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])

@@ -208,6 +208,31 @@ def test_notes_are_broken_between_words():
     assert "without --visit-all flash1 and flash2 skip hidden tiles" in " ".join(note.split())
 
 
+FAULTY = {
+    "a list of names": ["count", "--N", "64", "--d", "8", "--M", "4KB", "--schedule", "fa2"],
+    "several faults": ["count", "--d", "8", "--nun", "3"],
+    "an option before the command": ["--halp"],
+}
+
+
+@pytest.mark.parametrize("line", FAULTY.values(), ids=FAULTY)
+def test_errors_are_broken_between_words_on_a_terminal_alone(line, iosim):
+    piped = iosim(*line).stderr
+    text = bare(on_terminal(line, 60, code=2))
+    assert max(map(len, piped.splitlines())) > 60 >= max(map(len, text.splitlines()))
+    assert text.split() == piped.split(), "the same words"
+    depth = [len(part) - len(part.lstrip()) for part in text.splitlines()]
+    assert depth[0] == 0 and all(depth[1:]), "later lines are indented"
+
+
+def test_what_was_meant_stands_before_a_long_list(iosim):
+    error = iosim("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "fa2").stderr
+    assert error.startswith(
+        "Error: --schedule: found 'fa2'; did you mean 'flash2'? allowed: standard, standard-tiled, "
+    )
+    assert error.count("\n") == 1, "a script that reads lines has it whole"
+
+
 def test_the_roofline_shows_its_answer_at_80_columns():
     """Headings of several words are folded to make room."""
     row = roofline(512, 64, "h100", schedules="standard-tiled", paper_model=True).rows[-1]

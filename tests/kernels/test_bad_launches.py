@@ -64,7 +64,7 @@ def test_a_kernel_that_is_not_there(iosim):
     found = iosim(*line_of({}, kernel="Add"))
     names = "add, softmax, matmul, attention, gather, tiles, histogram, tuned, paged"
     assert found.exit_code == 2
-    assert found.stderr == f"Error: --kernel: found 'Add'; allowed: {names}; did you mean 'add'? ({DEFINED})\n"
+    assert found.stderr == f"Error: --kernel: found 'Add'; did you mean 'add'? ({DEFINED}); allowed: {names}\n"
 
 
 def test_a_kernel_that_is_not_there_in_a_file_that_fails(iosim, tmp_path):
