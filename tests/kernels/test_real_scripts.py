@@ -205,6 +205,24 @@ def test_a_script_as_it_is(launched, name):
     assert launched(text)[:2] == (0, rows), launched(text)[2]
 
 
+TIMES = {
+    "do_bench": "ms = triton.testing.do_bench(lambda: run(torch.rand(64, device='cuda')))",
+    "do_bench_cudagraph": "ms = triton.testing.do_bench_cudagraph(lambda: run(torch.rand(64, device='cuda')))",
+    "elapsed_time": """run(torch.rand(64, device='cuda'))
+begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+ms = begin.elapsed_time(end)""",
+}
+
+
+@pytest.mark.parametrize("how", TIMES)
+def test_a_time_that_nobody_measured_is_one_and_told(launched, how):
+    code, rows, told = launched(TIMES[how] + "\nprint(f'{1e-9 / ms:.1f} TFLOP/s')\nassert ms == 1")
+    line = len(HEADER.splitlines()) + len(TIMES[how].splitlines())
+    assert (code, rows) == (0, [("add", 1, 64)])
+    note = f"note: nothing is timed: where the script asks for a time it is 1, first at bench.py, line {line} `ms = "
+    assert note in told and told.count("nothing is timed") == 1
+
+
 def test_floating_point_numbers_are_zero_and_told(launched):
     text = "x = torch.rand(9, device='cuda')\nassert x.sum().item() == 0.0 and f'{x.max():.1f}' == '0.0'\nrun(x)\n"
     code, rows, told = launched(text)

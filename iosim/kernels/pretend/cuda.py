@@ -10,7 +10,8 @@ MEMORY_BYTES = 80 << 30
 CUDA_VERSION = "13.0"
 MULTIPROCESSORS = 132
 INERT = ("device", "device_of", "Event", "Stream", "stream", "CUDAGraph", "graph")
-SECONDS = 1.0  # what a measured time is said to be, in whatever unit is asked for
+SECONDS = 1.0  # what a measured time is said to be, in whatever unit is asked for: scripts divide by it
+TIMED = "nothing is timed: where the script asks for a time it is 1"
 
 
 class Inert:
@@ -30,9 +31,6 @@ class Inert:
 
     def query(self) -> bool:
         return True
-
-    def elapsed_time(self, end: object) -> float:
-        return SECONDS
 
     def __getattr__(self, name: str) -> Callable[..., object]:  # type: ignore[explicit-any]  # of any arguments
         if name.startswith("__"):
@@ -60,8 +58,16 @@ def properties(capability: int) -> object:
     )
 
 
-def answers(capability: int) -> Mapping[str, object]:
-    """{name in torch.cuda: what stands in its place}. Each is an object of its own, as PyTorch's compiler asks for."""
+def answers(capability: int, tell: Callable[[str], None]) -> Mapping[str, object]:
+    """{name in torch.cuda: what stands in its place}. Each is an object of its own, as PyTorch's compiler asks for.
+
+    `tell` is called with a note when a script asks for a time.
+    """
+
+    def elapsed_time(begin: object, end: object) -> float:
+        tell(TIMED)
+        return SECONDS
+
     numbers = {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0,
                "memory_reserved": 0, "max_memory_reserved": 0, "initial_seed": 0,
                "_exchange_device": 0, "_maybe_exchange_device": 0}  # fmt: skip
@@ -77,7 +83,7 @@ def answers(capability: int) -> Mapping[str, object]:
     return {
         **{name: saying(value) for name, value in said.items()},
         **{name: saying(None) for name in none},
-        **{name: type(name, (Inert,), {}) for name in INERT},
+        **{name: type(name, (Inert,), {"elapsed_time": elapsed_time}) for name in INERT},
         "make_graphed_callables": lambda callables, *_, **__: callables,
     }
 

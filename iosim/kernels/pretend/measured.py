@@ -8,20 +8,22 @@ from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from types import ModuleType
 
-from .cuda import SECONDS, saying
+from .cuda import SECONDS, TIMED, saying
 
 VIEWER = "triton.profiler.viewer"
 
 
 @contextmanager
-def measures_pretended(tell: Callable[[str], None]) -> Iterator[None]:
-    """A context in which `triton.testing` measures nothing. `tell` is called with a note on sizes that are left out."""
+def measures_pretended(tell: Callable[[str], None], tell_line: Callable[[str], None]) -> Iterator[None]:
+    """A context in which `triton.testing` measures nothing. `tell` is called with a note on sizes that are left out,
+    `tell_line` with one on times."""
     from unittest import mock
 
     from triton import testing
 
     def once(function: Callable[[], object], *values: object, **named: object) -> float | list[float]:
         function()
+        tell_line(TIMED)
         parts = named.get("quantiles")
         return SECONDS if not isinstance(parts, Sequence) or len(parts) == 1 else [SECONDS] * len(parts)
 

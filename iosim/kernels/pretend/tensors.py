@@ -14,14 +14,15 @@ from contextlib import ExitStack, contextmanager
 from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
 
+UNKNOWN = "floating-point numbers are not computed: where the script asks for one it is 0"
 PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
 
 
 @contextmanager
-def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: None) -> Iterator[None]:
+def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
     """A context in which new tensors are pretended and PyTorch reports a GPU.
 
-    `tell` is called when a script asks for a value that is not known and is said to be 0.
+    `tell` is called with a note when a script asks for a value that is not known and is said to be 0, or for a time.
     """
     from unittest import mock
 
@@ -31,7 +32,7 @@ def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: N
     from .operators import implementations, run_by
 
     with ExitStack() as stack:
-        for name, answer in answers(capability).items():
+        for name, answer in answers(capability, tell).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer, create=True))
         stack.enter_context(mock.patch.object(torch._C, "_cuda_getCurrentRawStream", lambda *_: 0, create=True))
         stack.enter_context(mock.patch.object(torch._C._dynamo.guards, "_empty_strided_cuda", strided, create=True))
@@ -42,7 +43,9 @@ def pretended_tensors(capability: int = 90, tell: Callable[[], None] = lambda: N
         stack.enter_context(mock.patch.object(FakeTensor, "device", property(device_for(FakeTensor.device.fget))))
         own = stack.enter_context(implementations())
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        stack.enter_context(kept_values(fake, tell, lambda function: run_by(own, function, on_the_cpu)))
+        stack.enter_context(
+            kept_values(fake, lambda: tell(UNKNOWN), lambda function: run_by(own, function, on_the_cpu))
+        )
         stack.enter_context(on_the_cpu())
         yield
 

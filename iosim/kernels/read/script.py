@@ -139,12 +139,11 @@ class ScriptRun:
         if text not in self.notes:
             self.notes.append(text)
 
-    def tell_value(self) -> None:
-        """Note that a value is not known."""
-        where = place(str(self.path), line_of(self.path)).replace(str(self.path), self.path.name, 1)
-        text = "floating-point numbers are not computed: where the script asks for one it is 0, first at "
+    def tell_line(self, text: str) -> None:
+        """Note, with the line of the script where it is so first, that a number is not known."""
         if not any(note.startswith(text) for note in self.notes):
-            self.tell(text + where)
+            where = place(str(self.path), line_of(self.path)).replace(str(self.path), self.path.name, 1)
+            self.tell(f"{text}, first at {where}")
 
 
 def caught_launches(
@@ -162,7 +161,7 @@ def caught_launches(
             folder_on_path(found.path.parent),
             absent_gpu(capability),
             launches_caught(found, capability),
-            measures_pretended(found.tell),
+            measures_pretended(found.tell, found.tell_line),
             pretended,
             more or nullcontext(),
             redirect_stdout(sys.stderr),
@@ -203,7 +202,7 @@ def tensors(run: ScriptRun | None = None, capability: int = 90) -> AbstractConte
     """A context in which PyTorch's tensors take no memory, if PyTorch is installed."""
     if find_spec("torch") is None:
         return nullcontext()
-    return pretended_tensors(capability) if run is None else pretended_tensors(capability, run.tell_value)
+    return pretended_tensors(capability) if run is None else pretended_tensors(capability, run.tell_line)
 
 
 def without_pytorch(run: ScriptRun) -> str:
