@@ -18,7 +18,7 @@ INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
 @problem_options
 @memory_options
 @chip_options
-@flag_option("--backward", "Bounds of the backward pass, which computes dQ, dK and dV.")
+@flag_option("--backward", "Bounds of the backward pass, which computes dQ, dK and dV.", also=("bwd",))
 @outputs
 @problem_asked
 def command(asked: Asked, backward: bool, output: Output) -> None:

@@ -92,6 +92,7 @@ M_OR_TILES = Need("M", ("hardware", "tiles"))
 
 INSTEAD = {
     **dict.fromkeys(("--no-color", "--no-colour", "--color"), "a terminal without colour: set NO_COLOR=1"),
+    "--backward": "--schedule flash2-bwd is a backward pass, and iosim schedules lists others",
     "--M-elements": "--M takes words too, as --M 51200el",
     "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
     **{f"--{name}": f"a type is given as --dtype {name}" for name in DTYPE_BYTES},
@@ -346,20 +347,26 @@ class Command(click.Command):
         return []
 
     def missing(self, ctx: click.Context) -> list[InputError]:
-        """A fault for each option that is needed and not given."""
+        """A fault for each option that is needed, not given, and not meant by another fault."""
         given = {name for name, value in ctx.params.items() if value not in (None, (), False)}
+        hints = " ".join(fault.hint for fault in faults_in(ctx))
+        given |= {str(option.name) for option in self.options_of(ctx) if repr(option.flag) in hints}
         absent = {need.parameter for need in self.needs if not given & {need.parameter, *need.or_else}}
         return [
             InputError(option.flag, NOTHING, lower_first((option.help or "").rstrip(".")))
             for option in self.options_of(ctx)
-            if option.name in absent and not any(repr(option.flag) in fault.hint for fault in faults_in(ctx))
+            if option.name in absent
         ]
 
     def unknown(self, ctx: click.Context, name: str, line: Sequence[str]) -> InputError:
         """The fault of an option that the command does not have. It names the option that was meant, or the commands
         that have it."""
         word, own = spelled(name), spellings(self)
-        instead = {spelled(flag): text for flag, text in self.instead.items()}
+        instead = {
+            spelled(flag): text
+            for flag, text in self.instead.items()
+            if not text.startswith("--") or spelled(text.split()[0]) in own
+        }
         if word in own:
             hint = did_you_mean([own[word]]) + TILES_AS * (own[word] == "--tiles")
         elif word in instead:

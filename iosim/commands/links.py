@@ -127,6 +127,7 @@ link_options = options(
     needs=(N, D, Need("ranks", ("nodes",))),
     axes=PLACES,
     usual=None,
+    instead={"--backward": "--pass backward has the words of gradients"},
     first="heads kv_heads causal hardware nodes passes detail",
 )
 @link_options

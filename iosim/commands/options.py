@@ -185,9 +185,12 @@ def repeated_option(name: str, parameter: str, text: str, **settings: Unpack[Set
     return added(Option([name, parameter], help=text, multiple=True, **settings))
 
 
-def flag_option(name: str, text: str, heading: str = OWN, parameter: str | None = None) -> Decorator:
+def flag_option(
+    name: str, text: str, heading: str = OWN, parameter: str | None = None, also: tuple[str, ...] = ()
+) -> Decorator:
     """An option without a value. Its parameter has its name, unless it is given."""
-    return added(Option([name, *([parameter] if parameter else [])], heading=heading, is_flag=True, help=text))
+    names = [name, *([parameter] if parameter else [])]
+    return added(Option(names, heading=heading, is_flag=True, also=also, help=text))
 
 
 def own_option(name: str, text: str, heading: str = OWN) -> Decorator:

@@ -14,7 +14,7 @@ from ..core.problem import DENSE, every, skips_tiles, with_mask
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
 from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
-from ..search.best import footprint
+from ..search.best import best_tiles, footprint
 from ..units import format_bytes
 from .sentence import joined, winners
 
@@ -171,9 +171,12 @@ def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> l
 
 
 def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
-    """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
+    """A note on winners whose tiles tensor cores cannot use, if others fit; `instead` names what finds others beside
     --tile-multiple."""
-    return tile_notes([(report.problem, report.results[k]) for k in winners(report.results)], instead)
+    p, M_bytes = report.problem, report.M_bytes
+    notes = tile_notes([(p, report.results[k]) for k in winners(report.results)], instead)
+    names = dict.fromkeys(r.schedule for r in report.results if r.tiling == "best") if notes and M_bytes else ()
+    return notes if any(best_tiles(SCHEDULES[name], p.packed, M_bytes or 0, MMA) for name in names) else []
 
 
 # ---------------------------------------------------------------- the least SRAM

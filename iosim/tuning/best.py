@@ -164,7 +164,7 @@ class Best(Answer):
         return [
             *self.implied,
             *notes_on_mask(self),
-            *notes_on_tiles(self, instead=", or --by time with --hardware"),
+            *notes_on_tiles(self, instead=", or --by time with --hardware and without --M"),
         ]
 
 

@@ -83,6 +83,34 @@ def test_a_name_of_another_program_gets_the_name_here(typed, hint, iosim):
     assert hint in done.stderr
 
 
+PROBLEM = ("--N", 64, "--d", 8)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "advice"),
+    [
+        ("count", "--backward", "--schedule flash2-bwd"),
+        ("tune", "--bwd", "--schedule flash2-bwd"),
+        ("bounds", "--bwd", "--backward"),
+        ("links", "--backward", "--pass backward"),
+    ],
+)
+def test_a_backward_pass_is_found_by_following_the_advice(command, typed, advice, iosim):
+    line = (command, *PROBLEM, "--M", "4KB", *(["--ranks", 2] if command == "links" else []))
+    assert advice in iosim(*line, typed).stderr
+    assert iosim(*line, *advice.split()).exit_code == 0
+
+
+def test_advice_that_names_an_option_is_for_commands_that_have_it(iosim):
+    assert "--backward is an option of iosim bounds" in iosim("memory", "--d", 8, "--bwd").stderr
+    assert "51200el" not in iosim("memory", "--d", 8, "--M-elements", 8).stderr
+
+
+def test_a_gpu_under_another_name_needs_no_memory(iosim):
+    (line,) = iosim("tune", *PROBLEM, "--gpu", "h100").stderr.splitlines()
+    assert line.startswith("Error: option: found '--gpu'; did you mean '--hardware'?")
+
+
 @pytest.mark.parametrize("typed", ["--sram 1KB", "--smem 1KB", "--shared-mem 1KB", "--sram_size 1KB"])
 def test_the_memory_has_other_names(typed, iosim):
     done = iosim("count", "--N", 64, "--d", 8, *typed.split())

@@ -39,6 +39,14 @@ def test_one_line_names_the_tiles_and_the_option(name, iosim, ask):
     assert "tensor cores" not in iosim(*other, "--tile-multiple", 16).stderr, "the advice helps"
 
 
+@pytest.mark.parametrize("d, M", [(64, 64), (64, 200), (64, 1535), (64, 1536), (16, 3000)])
+def test_it_is_said_where_tiles_of_multiples_fit(d, M, iosim, ask):
+    """The least tiles of 16 take 1536 bytes: three of 256 words."""
+    line = ("tune", "--N", 1024, "--d", d, "--M", M)
+    fits = any(result["fits"] for result in ask(*line, "--tile-multiple", 16)["results"])
+    assert (TRY in iosim(*line).stderr) == fits == (M >= 1536)
+
+
 NOT_SAID = {
     "multiples": ("count", *SIZES, "--M", "100KB", "--tiles", "best", "--tile-multiple", 48),
     "wide types": ("tune", *SIZES, "--M", "100KB", "--dtype", "fp32"),
