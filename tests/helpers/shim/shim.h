@@ -77,15 +77,17 @@ static const char* fault;
     _longjmp(launcher, 1);
 }
 
-static void entry() {
-    body();
-    fibres[running].done = true;
-    _longjmp(scheduler, 1);
-}
 enum { FREE, WARP, ALL };
 static void wait_for(int what) {
     fibres[running].waits = what;
     if (!_setjmp(fibres[running].here)) _longjmp(scheduler, 1);
+}
+static void entry() {  // a fibre runs a block after the other: to start one takes two calls of the system
+    for (;;) {
+        body();
+        fibres[running].done = true;
+        wait_for(FREE);
+    }
 }
 static void resume(int k) {
     running = k, threadIdx = {(unsigned)k, 0, 0}, fibres[k].waits = FREE;
@@ -98,11 +100,12 @@ static void resume(int k) {
 static void run_block() {
     for (int k = 0; k < threads; ++k) {
         Fibre& f = fibres[k];
+        f.done = false, f.waits = FREE;
+        if (f.begun) continue;
         if (!f.stack) f.stack = (char*)malloc(STACK);
         getcontext(&f.start);
         f.start.uc_stack.ss_sp = f.stack, f.start.uc_stack.ss_size = STACK, f.start.uc_link = nullptr;
         makecontext(&f.start, entry, 0);
-        f.begun = f.done = false, f.waits = FREE;
     }
     for (bool all_done = false; !all_done;) {
         int done = 0;
@@ -297,7 +300,10 @@ static const char* launch(void (*kernel)(), int grid_x, int grid_y, int block, i
     char* memory = (char*)aligned_alloc(16, (bytes + GUARD + 15) / 16 * 16);
     shared = (Raw16*)memory, threads = block, reversed = backwards, body = kernel, fault = nullptr;
     ++launch_number;
-    if (_setjmp(launcher)) return fault;
+    if (_setjmp(launcher)) {
+        for (Fibre& f : fibres) f.begun = false;  // they stopped in the middle of a block
+        return fault;
+    }
     for (unsigned y = 0; y < (unsigned)grid_y; ++y)
         for (unsigned n = 0; n < (unsigned)grid_x; ++n) {
             memset(memory, 0xff, bytes + GUARD);
