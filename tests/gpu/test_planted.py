@@ -3,7 +3,6 @@ the counter does not see, a count that is 16 words off, an output that is 1.0005
 
 from dataclasses import replace
 
-import numpy as np
 import on_cpu
 import pytest
 from spread import spread
@@ -11,8 +10,7 @@ from spread import spread
 from iosim.cuda.machine import generate
 from iosim.gpu.jobs import runner
 from iosim.gpu.ncu import counters
-from iosim.gpu.outputs import answers_of, example_inputs
-from iosim.gpu.same_steps import slope_of_job
+from iosim.gpu.outputs import example_inputs
 from iosim.gpu.verdict import Evidence, verify
 from iosim.schedules import find
 from validation.planted import FAULTS, planted_jobs, seen, tuned_lse, with_line
@@ -32,10 +30,6 @@ def small(job):
 JOBS = [small(job) for job in planted_jobs()]
 
 
-def rounded(array, dtype):
-    return on_cpu.decode(on_cpu.encode(array, dtype), dtype).astype(np.float64)
-
-
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """(library, programs): each job without a fault, then with each of them."""
@@ -48,19 +42,11 @@ def evidence(library, number):
     """What the worker and the profiler would find, of a run on the CPU."""
     loaded, programs = library
     job, program = JOBS[number % len(JOBS)], programs[number]
-    schedule, p = find(job.name), job.problem.packed
-    inputs, instances = example_inputs(schedule, programs[number % len(JOBS)], 5, rounded)
+    inputs, instances = example_inputs(find(job.name), programs[number % len(JOBS)], 5, on_cpu.rounded)
     outputs, words, _ = on_cpu.run(loaded, number, program, inputs)
     moved = on_cpu.sectors_moved(loaded, program).values()
     read, written = (32 * sum(pair[way] for pair in moved) for way in (0, 1))
-    found = {name: np.asarray(array, np.float64) for name, array in outputs.items()}
-
-    def output_of(name, head, like):
-        return found[name].reshape(p.instances, *like.shape)[head]
-
-    cores = [kernel.tensor_cores for kernel in program.kernels]
-    names = list(answers_of(schedule, program, instances[0]))
-    bias, allowed = slope_of_job(job, cores, names, instances.__getitem__, output_of)
+    bias, allowed = on_cpu.slope(job, program, outputs, instances)
     note = {"words": {name: list(pair) for name, pair in words.items()}, "launches": runner(job).launches,
             **runner(job).sizes, "bias": bias, "allowed_bias": allowed}  # fmt: skip
     metrics = {counters.LOADS: read, counters.FROM_L2: read, counters.STORES: written}

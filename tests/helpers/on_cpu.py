@@ -11,6 +11,9 @@ import numpy as np
 from paths import ROOT
 
 from iosim.cuda.machine import PRELUDE_FILES, prelude
+from iosim.gpu.outputs import answers_of
+from iosim.gpu.same_steps import slope_of_job
+from iosim.schedules import find
 
 SHIM = Path(__file__).parent / "shim" / "shim.h"
 PACKAGE = ROOT / "iosim"
@@ -133,6 +136,11 @@ def decode(array, dtype):
     return (array.astype(np.uint32) << 16).view(np.float32) if dtype == "bf16" else array
 
 
+def rounded(array, dtype):
+    """The array as an element type holds it, in float64."""
+    return decode(encode(array, dtype), dtype).astype(np.float64)
+
+
 def run(library, k, program, inputs, backwards=False):
     """Run program k of a library -> (written tensors as floats, words that the kernels counted, words by the pointers)."""
     arrays = {}
@@ -160,6 +168,21 @@ def run(library, k, program, inputs, backwards=False):
         if pointers[name][1] or name not in inputs
     }
     return outputs, program.counts_by_tensor(counts), pointers
+
+
+def slope(job, program, outputs, instances):
+    """The slope of a job's outputs beside those of the same steps in NumPy (gpu/same_steps.py)."""
+    schedule, p = find(job.name), job.problem.packed
+    found = {name: np.asarray(array, np.float64) for name, array in outputs.items()}
+
+    def output_of(name, head, like):
+        return found[name].reshape(p.instances, *like.shape)[head]
+
+    cores, names = (
+        [kernel.tensor_cores for kernel in program.kernels],
+        list(answers_of(schedule, program, instances[0])),
+    )
+    return slope_of_job(job, cores, names, instances.__getitem__, output_of)
 
 
 def sectors_moved(library, program):
