@@ -60,17 +60,13 @@ def type_name(text: str, where: str = "--dtype") -> str:
 
 def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST_COUNT) -> int:
     """The whole number that a text or an int gives; `64K` is 65,536. InputError unless it is from `least` to `most`."""
-    allowed = f"a whole number from {least} to {most}"
-    if isinstance(text, bool) or not isinstance(text, int | str):
-        raise InputError(where, text, allowed)
-    if isinstance(text, int):
+    value: int | None = None
+    if isinstance(text, int) and not isinstance(text, bool):
         value = text
-    elif match := _COUNT.fullmatch(text.strip()):
+    elif isinstance(text, str) and (match := _COUNT.fullmatch(text.strip())):
         value = int(match[1]) * PREFIX_BYTES[match[2].lower()]
-    else:
-        raise InputError(where, text, allowed)
-    if not least <= value <= most:
-        raise InputError(where, text, allowed)
+    if value is None or not least <= value <= most:
+        raise InputError(where, text, f"a whole number from {least} to {most}")
     return value
 
 

@@ -8,6 +8,7 @@ may be a schedule inside a GPU, which moves words of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from .folded import Folded
@@ -42,7 +43,6 @@ class Inside(Watcher):
         """{tensor: (words read, words written)}."""
         self.bytes: Size = 0
         """Bytes read and written."""
-        self._known: dict[tuple[object, ...], tuple[dict[str, tuple[int, int]], int]] = {}
 
     @property
     def total(self) -> Size:
@@ -54,20 +54,18 @@ class Inside(Watcher):
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         for run in self.below(self.machine, step, outputs, inputs):
-            words, moved = self._counted(run)
+            words, moved = words_of(run.schedule, run.problem, run.tiling)
             times = run.times * run.problem.instances
             self.bytes = self.bytes + times * moved
             for name, (reads, writes) in words.items():
                 before = self.tensors.get(name, (0, 0))
                 self.tensors[name] = before[0] + times * reads, before[1] + times * writes
 
-    def _counted(self, run: Run) -> tuple[dict[str, tuple[int, int]], int]:
-        """The words of one head of a run by tensor, and its bytes."""
-        key = (run.schedule, run.tiling, repr(run.problem))
-        if key not in self._known:
-            traffic, p = Traffic(), run.problem
-            machine = Folded(p, traffic).run(run.schedule, run.tiling)
-            words = {name: (int(r), int(w)) for name, (r, w) in traffic.tensors.items()}
-            moved = sum((r + w) * p.hbm_bytes(machine.tensors[name]) for name, (r, w) in words.items())
-            self._known[key] = words, moved
-        return self._known[key]
+
+@lru_cache(maxsize=4096)
+def words_of(schedule: ScheduleLike, p: Attention, tiling: Tiling) -> tuple[dict[str, tuple[int, int]], int]:
+    """The words (read, written) of one head of a run by tensor, and its bytes."""
+    traffic = Traffic()
+    machine = Folded(p, traffic).run(schedule, tiling)
+    words = {name: (int(r), int(w)) for name, (r, w) in traffic.tensors.items()}
+    return words, sum((r + w) * p.hbm_bytes(machine.tensors[name]) for name, (r, w) in words.items())

@@ -183,6 +183,8 @@ class ScheduleLike(Protocol):
     @property
     def tensors(self) -> Mapping[str, Tensor]: ...
 
+    def __hash__(self) -> int: ...
+
 
 TrafficFormula = Callable[[Attention, Tiling], Mapping[str, tuple[int, int]]]
 """A formula, derived by hand, for the words of one head: {tensor: (reads, writes)}."""

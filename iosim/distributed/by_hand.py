@@ -212,11 +212,9 @@ def mesh_counts(t: Across) -> tuple[int, int]:
     if hops.strip is None:
         return seen_on_mesh(t) if hops.intervals is None else row_ends.seen_on_mesh(hops.intervals, p, t.ranks, b)
     low, high = hops.strip
-    rows = sum(
-        many * (min(b, s1 - s0 + 1) - ((r % b - s0) % b <= s1 - s0))
-        for many, r, s0, s1 in stretches(p.N, t.n, p.Nk, t.nk, low, high)
-    )
-    keys = 0
+    rows = keys = 0
+    for many, r, s0, s1 in stretches(p.N, t.n, p.Nk, t.nk, low, high) if b > 1 else ():
+        rows += many * (min(b, s1 - s0 + 1) - ((r % b - s0) % b <= s1 - s0))
     for many, s, r0, r1 in stretches(p.Nk, t.nk, p.N, t.n, -high, -low):
         first, last = r0 // b, r1 // b
         keys += many * (last - first + 1 - (first <= s // b <= last))
@@ -268,12 +266,10 @@ def mesh_arrivals(t: Across, r: int) -> Arrivals:
 
 def mesh_work(t: Across) -> list[int]:
     """The visible pairs of the tokens of a row with the keys of a column, shard by shard."""
-    p, P, b = t.problem, t.ranks, t.keys_apart
+    p, P = t.problem, t.ranks
     if p.mask is DENSE:
         return [p.N * p.Nk // P * p.heads] * P
-    hops = hops_of(p, P, t.layout)
-    columns = [hops.pairs_of_columns(x, b) for x in range(P)]
-    return [p.heads * sum(columns[r // b * b + c][r % b] for c in range(b)) for r in range(P)]
+    return [p.heads * pairs for pairs in hops_of(p, P, t.layout).pairs_of_mesh(t.keys_apart)]
 
 
 def partial_results(p: Attention, rows: int, senders: range, to: int) -> Arrivals:

@@ -239,19 +239,26 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
     )
 
 
-def cost(scheme: Scheme, t: Across, machines: Machines) -> tuple[bool, int, int]:
-    """What a split is chosen by: whether it does not fit, and of the GPU that receives most, the bytes that come from
-    other nodes, and all bytes."""
-    room, each = InMemory(), received(scheme, t, machines)
-    Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
-    over = machines.memory_bytes is not None and t.problem.batch * int(room.peak_bytes) > machines.memory_bytes
-    return over, max(one.far_bytes for one in each), max(one.bytes for one in each)
-
-
 def best_split(scheme: Scheme, splits: list[Across], machines: Machines) -> tuple[Scheme, Across, LinkResult]:
     """The split of a scheme that fits and receives the fewest bytes on the slowest links, with its count."""
-    best = min(splits, key=lambda t: cost(scheme, t, machines)) if len(splits) > 1 else splits[0]
+
+    def cost(t: Across) -> tuple[int, int]:
+        """Of the GPU that receives most, the bytes that come from other nodes, and all bytes."""
+        each = received(scheme, t, machines)
+        return max(one.far_bytes for one in each), max(one.bytes for one in each)
+
+    found = sorted(splits, key=cost) if len(splits) > 1 else splits
+    best = next((t for t in found if len(found) == 1 or has_room(scheme, t, machines)), found[0])
     return scheme, best, counted(scheme, best, machines)
+
+
+def has_room(scheme: Scheme, t: Across, machines: Machines) -> bool:
+    """Whether a split fits in the memory of a GPU."""
+    if machines.memory_bytes is None:
+        return True
+    room = InMemory()
+    Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
+    return t.problem.batch * int(room.peak_bytes) <= machines.memory_bytes
 
 
 def mean(total: int, ranks: int) -> float:
@@ -269,7 +276,8 @@ def received(scheme: Scheme, t: Across, machines: Machines) -> list[Received]:
     hand, widths = scheme.by_hand, widths_of(scheme, t)
     if machines.nodes == 1:
         return [by_one(scheme, t, r, widths, machines.node) for r in hand.busiest(t)]
-    first = lcm(machines.node, t.apart, t.keys_apart) if hand.in_turn else t.ranks
+    apart = (n for n in (machines.node, t.apart, t.keys_apart) if n < t.ranks)  # a group of all has no others beside it
+    first = lcm(*apart) if hand.in_turn else t.ranks
     return [by_one(scheme, t, r, widths, machines.node) for r in range(first)] * (t.ranks // first)
 
 
@@ -281,15 +289,17 @@ def by_one(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int)
     both = range(max(own.start, group.start), min(own.stop, group.stop))
     for arrival in scheme.by_hand.arrivals(t, r):
         words, w = arrival.total, widths[arrival.tensor]
+        if not words:
+            continue
         far = words - arrival.within(own) if node < t.ranks else 0
-        exchanged = arrival.within(group) if ring else words
+        exchanged = words if not ring else arrival.within(group) if t.apart > 1 else 0
         found[0] += words
         found[1] += words * w
         found[2] += far
         found[3] += far * w
         found[4] += far * (arrival.tensor in STATISTICS)
         found[5] += exchanged * w
-        found[6] += (exchanged - arrival.within(both)) * w if far else 0
+        found[6] += (exchanged - arrival.within(both)) * w if far and exchanged else 0
     return Received(*found)
 
 
@@ -388,7 +398,7 @@ def link_time(largest: int, far: Far | None, machines: Machines) -> float | None
 def serial_times(batch: int, each: list[Received], machines: Machines) -> tuple[float, float] | tuple[None, None]:
     """The times of the links for (what is exchanged, the hops of a ring), each of the GPU that needs most; None if a
     rate is not known."""
-    times = [found for found in (one.seconds(machines) for one in each) if found is not None]
+    times = [found for found in (one.seconds(machines) for one in set(each)) if found is not None]
     if not times:
         return None, None
     exchange, hop = (batch * max(column) for column in zip(*times, strict=True))

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -205,33 +206,17 @@ class Hops:
         """The keys of each GPU that the rows of other GPUs see, each as often as there are such GPUs."""
         return [total - self.visit(s, s).keys for s, total in enumerate(self._over_rows("keys"))]
 
-    def pairs_of_columns(self, r: int, columns: int) -> list[int]:
-        """The visible pairs of the rows of GPU r with the keys of the GPUs j, j + columns, ..., for each j below
-        `columns`."""
-        R = self.ring
+    def pairs_of_mesh(self, columns: int) -> list[int]:
+        """The visible pairs of each GPU of a mesh: of the rows of the GPUs of its row with the keys of its column."""
+        R, b = self.ring, columns
+        rows = R // b
         if not self._by_distance:
-            return [sum(self.visit(r, s).pairs for s in range(j, R, columns)) for j in range(columns)]
-        before = self._before(columns)
-        found = []
-        for j in range(columns):
-            first, last = j, j + (R - 1 - j) // columns * columns
-            found.append(before[last - r + R + columns] - before[first - r + R])
-        return found
-
-    def _before(self, step: int) -> list[int]:
-        """For each distance from -R on, shifted by R: the pairs of all visits `step`, 2 `step`, ... below it."""
-        if step not in self._sums:
-            R = self.ring
-            sums = [0] * (2 * R + step)
-            for place in range(step, 2 * R + step):
-                distance = place - R - step
-                sums[place] = sums[place - step] + (self._at(distance).pairs if abs(distance) < R else 0)
-            self._sums[step] = sums
-        return self._sums[step]
-
-    @cached_property
-    def _sums(self) -> dict[int, list[int]]:
-        return {}
+            places = [(range(i, i + b), range(j, R, b)) for i in range(0, R, b) for j in range(b)]
+            return [sum(self.visit(r, s).pairs for r in row for s in column) for row, column in places]
+        below = list(accumulate((self._at(distance).pairs for distance in range(1 - R, R)), initial=0))
+        of_row = [below[place + b] - below[place] for place in range(2 * R - b)]  # b rows with the keys of one GPU
+        sums = [list(accumulate(of_row[j::b], initial=0)) for j in range(b)]
+        return [column[2 * rows - 1 - i] - column[rows - 1 - i] for i in range(rows) for column in sums]
 
     def _summed(self, field: str) -> list[int]:
         """A number of each visit, summed over the visits of each GPU."""

@@ -312,8 +312,7 @@ class Below:
 
     def _problem(self, rows: int, keys: int, heads: int, kv_heads: int) -> Attention:
         """The problem of a visit without its mask."""
-        p, how = with_mask(self.t.problem), "pack" if self.packs else "repeat"
-        return replace(p, N=rows, Nk=keys, heads=heads, kv_heads=kv_heads, batch=1, gqa=how).packed
+        return problem_of(with_mask(self.t.problem), rows, keys, heads, kv_heads, "pack" if self.packs else "repeat")
 
     def _tiles(self, schedule: Schedule, p: Attention) -> Tiling:
         """The best tiles for a visit without its mask. InputError if none fit."""
@@ -362,6 +361,12 @@ def together(visits: list[tuple[Size, Visit]], step: int) -> Iterator[tuple[Size
         more = sum(times * ((visit.keys - least.keys) // step) for times, visit in several)
         yield sum(times for times, _ in several) - more, rows, least.keys, least.mask
         yield more, rows, least.keys + step, least.mask
+
+
+@lru_cache(maxsize=4096)
+def problem_of(p: Attention, rows: int, keys: int, heads: int, kv_heads: int, gqa: str) -> Attention:
+    """A problem with other sizes, for one sequence, as machines run it."""
+    return replace(p, N=rows, Nk=keys, heads=heads, kv_heads=kv_heads, batch=1, gqa=gqa).packed
 
 
 @lru_cache(maxsize=4096)

@@ -9,6 +9,7 @@ not hold.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from fractions import Fraction
 from math import ceil, isqrt
 
@@ -107,15 +108,19 @@ def causal_zigzag_floor(ranks: int, group: int, tokens: int, alpha: int, beta: i
     if tokens < alpha and group * tokens < beta:
         return 0
     x, y = alpha * group * tokens, beta * tokens
-    at_home = range(1, ranks + 1) if ranks > 1 else ()
-    return min((zigzag_cost(ranks, many, *xy) for many in at_home for xy in ((x, y), (y, x))), default=0)
+    return min(zigzag_cost(ranks, *xy) for xy in ((x, y), (y, x))) if ranks > 1 else 0
 
 
-def zigzag_cost(ranks: int, many: int, x: int, y: int) -> int:
-    """The least cost of zigzag sets if the late rows of `many` devices stay at home. A row costs x and a key y."""
-    left = max(0, ranks - 1 - many)
-    others = capped_sum(left, y, x) + capped_sum(left, x, y)
-    return y * many * (ranks - 1) + x * (ranks - many) + others + y * many * (many - 1) // 2
+def zigzag_cost(ranks: int, x: int, y: int) -> int:
+    """The least cost of zigzag sets if the late rows of some devices stay at home. A row costs x and a key y."""
+
+    def cost(many: int) -> int:
+        """The least cost for `many` such devices, which is convex."""
+        left = max(0, ranks - 1 - many)
+        others = capped_sum(left, y, x) + capped_sum(left, x, y)
+        return y * many * (ranks - 1) + x * (ranks - many) + others + y * many * (many - 1) // 2
+
+    return cost(1 + bisect_left(range(1, ranks), True, key=lambda many: cost(many + 1) >= cost(many)))
 
 
 def capped_sum(count: int, step: int, most: int) -> int:

@@ -413,3 +413,16 @@ def test_the_causal_formula_is_the_least_over_its_cases():
         cases += [x * (P - 1 - a + b * (b - 1) // 2) + y * (P - 1 - b + a * (a - 1) // 2)
                   for a in range(1, P) for b in range(1, P - a)]  # fmt: skip
         assert causal_blocks_floor(P, 1, 100, x, y) == 100 * min(cases)
+
+
+def test_the_zigzag_formula_is_the_least_over_its_cases():
+    """The bisection against the minimum over all numbers of devices whose late rows, or early keys, stay at home."""
+    r = random.Random(14)
+    for _ in range(1000):
+        P, x, y = r.randint(2, 24), r.randint(1, 60), r.randint(1, 60)
+        cases = [
+            sum(min(x, y * k) + min(y, x * k) for k in range(1, P - m))
+            + key * m * (P - 1) + row * (P - m) + key * m * (m - 1) // 2
+            for m in range(1, P + 1) for row, key in ((x, y), (y, x))
+        ]  # fmt: skip
+        assert causal_zigzag_floor(P, 1, 100, x, y) == 100 * min(cases)

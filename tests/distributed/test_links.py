@@ -387,6 +387,24 @@ def test_what_fits_wins():
     assert found.best.schedule in fitting and len(fitting) < len(found.results)
 
 
+@pytest.mark.parametrize(
+    "memory, split", [(None, "2 rows x 4 columns"), ("4200KiB", "4 rows x 2 columns"), ("1KiB", "2 rows x 4 columns")]
+)
+def test_the_split_that_receives_least_is_taken_of_those_that_fit(memory, split):
+    """2 x 4 GPUs receive 2,240,512 B and need 4,384 KiB; 4 x 2 receive 2,494,464 B and need 4,112 KiB."""
+    found = iosim.links(8192, 128, 8, Nk=10240, acc_dtype="fp32", schedules="mesh", memory=memory)["mesh"]
+    room = {"2 rows x 4 columns": (2240512, 4489216), "4 rows x 2 columns": (2494464, 4210688)}
+    assert found.split == split and (found.largest_received_bytes, found.memory_bytes) == room[split]
+
+
+def test_a_split_that_cannot_be_counted_leaves_out_no_other():
+    """Rings of 512 GPUs are too long for a window in zigzag order; the best of the others receives least."""
+    given = {"N": 4096, "d": 8, "ranks": 1024, "heads": 32, "kv_heads": 8, "mask": "window:64", "hardware": "h100"}
+    assert iosim.links(**given, schedules="usp-zigzag")["usp-zigzag"].split == "heads 8 x ring 128"
+    with pytest.raises(InputError, match="found 512"):
+        iosim.links(**given, schedules="usp-zigzag:2x512")
+
+
 def test_where_nothing_fits_the_answer_says_so_first(iosim):
     """As count and tune do: what needs least, the table, a note on what to try, and exit code 0."""
     line = "links --ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8 --memory {}"
