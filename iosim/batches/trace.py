@@ -51,7 +51,7 @@ class Policy(NamedTuple):
 
 
 class Common(NamedTuple):
-    """What the requests of a step have in common: their prefix tree (prefixes.py), in numbers."""
+    """What the requests of a step have in common: their prefix tree (asked.py), in numbers."""
 
     prefix: Whole
     """The first tokens of each request that another one has too."""

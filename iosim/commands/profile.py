@@ -51,8 +51,7 @@ def command(
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
-    from ..gpu.profile.explanations import Explanations
-    from ..gpu.profile.run import explain_kernel
+    from ..gpu.profile.run import Explanations, explain_kernel
     from ..progress import under_way
 
     own = from_ncu is not None and not any(given.values())

@@ -15,9 +15,9 @@ from ..counting.given import Given, memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..progress import Meter
+from ..sweeps.folder import Share, parse_share
 from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OTHER_SCHEDULES, OWN, asking
-from ..sweeps.share import Share, parse_share
 from ..units import parse_count
 from .answer import Output, answer_all, say
 from .command import Need, named_command

@@ -3,7 +3,7 @@
 The other three machines count, carry arrays, or visit every tile (core/). Here each file does one part of the work:
 
 - record.py runs the schedule's function once and keeps its statements, launch by launch.
-- plan.py decides on threads and tensor cores; shared_memory.py places the blocks.
+- plan.py decides on threads and tensor cores, and places the blocks.
 - write.py writes a kernel, with barriers from barriers.py and expressions from expressions.py.
 
 The kernels call tile steps, which are written by hand: CUDA in steps/*.cuh, on the types and copies of cuda/*.cuh.

@@ -1,4 +1,8 @@
-"""The plan of a launch, made before it is written: tensor cores, threads and teams, and the places of blocks."""
+"""The plan of a launch, made before it is written: tensor cores, threads and teams, and the places of blocks.
+
+Two blocks may share bytes of shared memory if they are never alive at the same time. The aim is that a kernel needs no
+more shared memory than the footprint, the peak of what is alive (`Capacity`).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,52 @@ from ..core.shapes import product
 from ..core.tiling import MMA
 from ..steps.softmax import Cost
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
-from .shared_memory import Life, place_blocks
 from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, TEAM_ROWS
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Size
+
+
+ALIGNMENT = 16  # bytes
+
+
+@dataclass(frozen=True)
+class Life:
+    """A block of `size` bytes that lives from event `start` until before event `end`."""
+
+    start: int
+    end: int
+    size: int
+
+    def meets(self, other: Life) -> bool:
+        """Whether the two blocks are alive at the same time."""
+        return self.start < other.end and other.start < self.end
+
+    @property
+    def alignment(self) -> int:
+        """The alignment of its offset in bytes: the largest power of two, up to ALIGNMENT, that divides its size."""
+        return min(ALIGNMENT, self.size & -self.size)
+
+
+def place_blocks(lives: list[Life]) -> tuple[list[int], int]:
+    """(offset of each block, bytes in all).
+
+    Blocks are placed one by one, each at the lowest offset that is free during its life; those with the largest
+    alignment come first, then the largest. So blocks that are all alive at one time leave no gaps. Lives that overlap
+    in other ways may need more than their peak.
+    """
+    offsets: dict[int, int] = {}
+    for k in sorted(range(len(lives)), key=lambda k: (-lives[k].alignment, -lives[k].size, lives[k].start)):
+        others = sorted((offsets[o], offsets[o] + lives[o].size) for o in offsets if lives[o].meets(lives[k]))
+        offset = 0
+        for low, high in others:
+            if offset + lives[k].size <= low:
+                break
+            offset = max(offset, -(-high // lives[k].alignment) * lives[k].alignment)
+        offsets[k] = offset
+    ends = [offsets[k] + life.size for k, life in enumerate(lives)]
+    return [offsets[k] for k in range(len(lives))], max(ends, default=0)
+
 
 ALL_ROWS = 1 << 20  # rows of a team of all threads: more than any block has
 MOST_WARPS = 8  # of a thread block whose teams are warps

@@ -410,7 +410,7 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
     """The answer with the floor and the nearest schedule."""
     from ..counting.floors import floor
     from .nearest import nearest, tensor_names
-    from .problem_notes import hidden_by_causal, other_sizes
+    from .notes import hidden_by_causal, other_sizes
 
     names = tensor_names(answer.ways, roles)
     words = {names[a]: (w["reads"].words, w["writes"].words + w["atomics"].words) for a, w in answer.ways.items()}

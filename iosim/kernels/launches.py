@@ -185,7 +185,7 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
 
 def inductor_answers(path: str, question: Question, tell: Callable[[str], None]) -> Answers:
     """The answer for the code that Inductor left in a file or a folder."""
-    from .compiled.folder import codes_of
+    from .compiled.code import codes_of
     from .compiled.step import compiled
 
     codes = [(code, place, None) for code, place in codes_of(path)]

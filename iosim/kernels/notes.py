@@ -1,4 +1,5 @@
-"""Notes on a launch: words outside of a tensor's shape, and loads that Triton splits into single words.
+"""Notes on a launch: words outside of a tensor's shape, loads that Triton splits into single words, and words that show
+that the kernel solves another problem than the one given with --as attention.
 
 If a mask is missing, a tile at the edge reaches over the end. A request without a word inside means more: the given
 shape does not suit the kernel, which is a fault. Tensors of a script may be parts of others, so for them there is only
@@ -10,9 +11,14 @@ Elsewhere each word is a load of its own, and no load can run ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..core.problem import DENSE, TENSORS, Attention
+from ..gpu.profile.explain import ways
+from ..masks import parse_mask
+from .nearest import Nearest, counted, tiles_name
 from .walk.places import Fault
 
 if TYPE_CHECKING:
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from .walk.requests import Requests
     from .walk.walk import Moved
     from .ways import Way
+
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
 AHEAD_BYTES = 4  # an asynchronous copy, which runs ahead, has at least so many
@@ -110,4 +117,37 @@ def split_loads(
         return [
             shown.format(widths[word]) + "An index or a mask hides from Triton that words lie side by side, if they do"
         ]
+    return []
+
+
+def other_sizes(tensors: Mapping[str, Mapping[str, Way]], problem: Attention) -> list[str]:
+    """A note if distinct words of Q, K, V or O are not those of the problem. A mask may hide words of Q, K and V."""
+    found = []
+    for name in ("Q", "K", "V", "O"):
+        each = tensors.get(name, {})
+        if not each or any(way.unplaced_words for way in each.values()) or (name == "V" and problem.latent):
+            continue
+        kinds = ("writes", "atomics") if name == "O" else ("reads",)
+        own = max(each[kind].distinct_words - each[kind].outside_words for kind in kinds)
+        words = problem.whole_bytes(TENSORS[name]) // problem.hbm_bytes(TENSORS[name])
+        if own > words or (own < words and (name == "O" or problem.mask is DENSE)):
+            found.append(f"{name} {own:,} / {words:,}")
+    if not found:
+        return []
+    which = "; ".join(found)
+    return [f"--as attention: distinct words differ from the problem's (in the launch / of the problem): {which}"]
+
+
+def hidden_by_causal(found: Nearest, problem: Attention, products: Collection[tuple[int, int]]) -> list[str]:
+    """A note if no schedule with the kernel's tiles has its words without a mask, and one has them with a causal
+    mask."""
+    own = found.equal and found.tiles in map(tiles_name, products)
+    if own or problem.mask is not DENSE or problem.gqa == "pack":
+        return []
+    causal = replace(problem, mask=parse_mask("causal"))
+    for schedule, p in ways(causal):
+        for pair in products:
+            if counted(schedule, p, pair) == found.kernel:
+                name = f"{schedule.name} {tiles_name(pair)}"
+                return [f"with --causal the words are those of {name}: is the kernel causal?"]
     return []

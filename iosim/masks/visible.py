@@ -57,8 +57,7 @@ def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     from .closed_form import Axis
     from .counts import MOST_STRIPES, Counter
     from .expression import Atom, atoms, check_lengths, unit
-    from .visible_intervals import by_interval
-    from .visible_residues import by_residue
+    from .visible_intervals import by_interval, by_residue
 
     check_lengths(found.expr, N, Nk)
     if isinstance(found.expr, Atom) and found.expr.file and found.expr.file.block:

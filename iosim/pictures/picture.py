@@ -20,9 +20,8 @@ from .draw import Drawn
 from .footprint import footprint
 from .links import links_sheet
 from .mask import tile_map
-from .predicted import time_sheet
 from .race import Race, race
-from .roofline import roofline_sheet
+from .roofline import roofline_sheet, time_sheet
 from .sheet import Sheet
 from .timeline import timeline
 from .traffic import read_rows, sheet_of_rows, traffic_chart

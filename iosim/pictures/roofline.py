@@ -1,19 +1,32 @@
-"""The picture of a roofline: operations a second against operations a byte, below the roof of a GPU."""
+"""Pictures of times on a GPU: a roofline, and times against N.
+
+A roofline is operations a second against operations a byte, below the roof of the GPU. Times against N are those at the
+peaks, beside kept measurements or predictions of generated kernels.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..answer import numbered
+from ..counting.sweep_axes import AxisValue, read_counts
 from ..errors import InputError
+from ..hardware import load
+from ..schedules import find_all
+from ..studies.measured_kernels import measured_beside
+from ..studies.roofline import roofline
 from .chart import Chart, ChartLine
 from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..studies.ideal_roofline import RooflineRow
     from ..studies.roofline import Roofline
+    from .asked import Asked
 
-MOST_SCHEDULES = 8
+
+MOST_RESULTS = 8
 
 
 def roofline_sheet(found: Roofline) -> Sheet:
@@ -21,8 +34,8 @@ def roofline_sheet(found: Roofline) -> Sheet:
     rows = [row for row in found.rows if row.launch == "all" and row.intensity and row.work.matrix_flops]
     if not rows:
         raise InputError("--schedule", ", ".join(found.nothing_fits) or "nothing", "schedules with matrix products")
-    if len(rows) > MOST_SCHEDULES:
-        raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_SCHEDULES}", "name some with --schedule")
+    if len(rows) > MOST_RESULTS:
+        raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_RESULTS}", "name some with --schedule")
     p, chip = found.problem, found.hardware
     marks = [mark(row, row.bound_seconds, "at the peaks") for row in rows]
     marks += [mark(row, row.predicted_seconds, "predicted") for row in rows if row.predicted_seconds]
@@ -44,3 +57,60 @@ def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
     phase = "" if row.phase == "prefill" else f"{row.phase}, "
     label, speed = f"{row.schedule}{tiles}, {phase}{what}", row.work.matrix_flops / seconds
     return ChartLine(label, [row.bound_intensity], [speed], [row.fits], key=row.schedule)
+
+
+MOST_SCHEDULES = 4
+MOST_SIZES = 16
+PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
+
+
+def time_sheet(asked: Asked) -> Sheet:
+    """The microseconds of schedules against N: a line for the bound of each schedule, and one for each kernel of
+    PyTorch that was measured. The picture `predicted` has one for the generated kernels of each schedule instead."""
+    choice, values = asked.choice, asked.values
+    names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
+    if len(names) > MOST_SCHEDULES:
+        raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
+    wanted = asked.picture == PREDICTED
+    options = choice._asdict() | {"schedules": names, "predict": "generated" if wanted else None}
+    kept: dict[str, dict[float, float]] = {}
+    rows: dict[str, dict[int, RooflineRow]] = {}
+    for N in sizes(values):
+        found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
+        for one in measured_beside(found.hardware, found.problem):
+            kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
+        for row in found.rows:
+            if row.launch == "all" and row.tiling != "paper":
+                rows.setdefault(row.schedule, {})[N] = row
+    lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
+    if not wanted:
+        lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
+    elif not any(PREDICTED in line.label for line in lines):
+        hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
+        raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
+    about = ", ".join(f"{name} = {values[name]}" for name in ("d", "heads", "batch", "mask") if values.get(name))
+    tiled = f", tiles {choice.tiles}" if choice.tiles else ""
+    title = f"Time on {load(choice.hardware or '').name}{' by the model' * wanted}: {about}{tiled}"
+    return Sheet(title, [Chart("", "N", "microseconds", lines)])
+
+
+def sizes(values: Mapping[str, AxisValue]) -> list[int]:
+    """The values of N. Raises InputError for a single one, and for too many."""
+    found = read_counts({**values}, "N") or []
+    if not 1 < len(found) <= MOST_SIZES:
+        raise InputError("--N", str(values.get("N")), f"2 to {MOST_SIZES} values, as 1024:8192:x2")
+    return found
+
+
+def lines_of(name: str, rows: Mapping[int, RooflineRow]) -> list[ChartLine]:
+    """The predicted times of a schedule, and those at the peaks."""
+    known = {N: row.predicted_seconds for N, row in rows.items() if row.predicted_seconds}
+    predicted = [line(f"{name}, {PREDICTED}", known, rows, name)] if known else []
+    at_peaks = {N: row.ideal_l2_seconds for N, row in rows.items() if row.ideal_l2_seconds is not None}
+    return [*predicted, line(f"{name}, {PEAKS}", at_peaks, rows, name)]
+
+
+def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRow], key: str) -> ChartLine:
+    """A line of microseconds against N."""
+    times, fits = [1e6 * each for each in seconds.values()], [rows[N].fits for N in seconds]
+    return ChartLine(label, [*map(float, seconds)], times, fits, key=key)

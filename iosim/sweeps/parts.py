@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..counting.sweep_axes import Sweep
-    from .share import Share
+    from .folder import Share
 
     Piece: TypeAlias = Lines | pd.DataFrame
 

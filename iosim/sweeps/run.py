@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 from ..units import parse_count
 from .executors import Executor, Processes, Serial, results
-from .folder import About, opened
+from .folder import WHOLE, About, Share, opened
 from .parts import Job, Parts, WritePart, Written, make_pieces, write
-from .share import WHOLE, Share
 
 if TYPE_CHECKING:
     from ..progress import Meter

@@ -13,9 +13,8 @@ from paths import DOCS
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
 from iosim.batches.moved import LENGTHS_BYTES
-from iosim.batches.paged_tiles import KEY_TILES
 from iosim.batches.sentence import why
-from iosim.batches.ways import BY_NAME
+from iosim.batches.ways import BY_NAME, KEY_TILES
 from iosim.commands.cli import main
 from iosim.core.folded import Folded
 from iosim.core.machine import Machine

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.cuda.machine import generate, known_steps, why_not
 from iosim.cuda.mask_tables import Tables, bits
-from iosim.cuda.shared_memory import ALIGNMENT, Life, place_blocks
+from iosim.cuda.plan import ALIGNMENT, Life, place_blocks
 from iosim.errors import MissingError, ScheduleError
 from iosim.gpu import device
 from iosim.gpu.run import run_on_device

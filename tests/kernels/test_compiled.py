@@ -12,8 +12,7 @@ import iosim
 from iosim import Attention, Tiling
 from iosim.errors import InputError
 from iosim.hardware import load
-from iosim.kernels.compiled.code import Buffer, Result, read_code
-from iosim.kernels.compiled.folder import codes_of
+from iosim.kernels.compiled.code import Buffer, Result, codes_of, read_code
 from iosim.kernels.compiled.pytorch import may_split, own_tiles
 from iosim.kernels.compiled.steps import Counter
 from iosim.kernels.explain import Question

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from iosim.kernels.read.limit import Overtime, limited, paused
+from iosim.kernels.read.faults import Overtime, limited, paused
 
 
 def test_paused_time_is_not_counted():

@@ -39,7 +39,7 @@ def cache(monkeypatch, tmp_path):
     """A cache of Triton of its own, a GPU that is not there, and the list of compilations that were no hits."""
     import triton
 
-    from iosim.kernels.pretend.driver import absent_gpu
+    from iosim.kernels.pretend.cuda import absent_gpu
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     compiled = []

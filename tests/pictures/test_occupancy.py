@@ -13,7 +13,7 @@ from iosim.errors import InputError
 from iosim.pictures.asked import Asked
 from iosim.pictures.colours import ink_on
 from iosim.pictures.footprint import footprint
-from iosim.pictures.predicted import time_sheet
+from iosim.pictures.roofline import time_sheet
 from iosim.pictures.timeline import COLUMNS, Run, thinned, timeline
 from iosim.studies.roofline import roofline
 

@@ -9,10 +9,9 @@ from sweeps_run import GRID, SMALLEST, gathered, run
 
 from iosim.counting import sweep as counted
 from iosim.errors import InputError
-from iosim.sweeps.folder import line_of, read_manifest, write_manifest
+from iosim.sweeps.folder import Share, line_of, parse_share, read_manifest, write_manifest
 from iosim.sweeps.parts import Written
 from iosim.sweeps.place import place_of
-from iosim.sweeps.share import Share, parse_share
 
 PARTS = (*GRID, *SMALLEST)
 OF = 3

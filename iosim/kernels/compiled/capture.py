@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import InputError, IosimError, MissingError
 from ..pretend.values import VALUES
-from ..read.limit import paused
+from ..read.faults import paused
 
 if TYPE_CHECKING:
     from ..walk.numbers import Elements

@@ -2,7 +2,8 @@
 
 The code is not run. Its function `call` is a list of statements without a branch, so its syntax tree is followed: names
 stand for buffers with a type, a shape and strides. Written for the code of PyTorch 2.13; other code is refused at the
-line that is not known.
+line that is not known. The code that Inductor left behind is a file, or is in a folder of TORCH_COMPILE_DEBUG=1 or of
+Inductor's cache.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
@@ -19,6 +21,7 @@ from ..walk.launch import DTYPES, Tensor
 
 if TYPE_CHECKING:
     from ..walk.numbers import Elements
+
 
 ALLOWED = "code that Inductor writes for a GPU with sizes that are known, as output_code.py"
 CHECKS = {"assert_size_stride", "assert_alignment"}
@@ -276,3 +279,39 @@ def renumbered(codes: Sequence[OutputCode]) -> None:
         number, line, kind = code.name.partition("_")
         if line and number.isdigit():
             code.name = f"{numbers.setdefault(number, len(numbers))}_{kind}"
+
+
+OPTION = "--inductor"
+NAME = "output_code.py"
+PLACES = f"a file {NAME}, or a folder with such files: that of TORCH_COMPILE_DEBUG=1, or Inductor's cache"
+MARK = "async_compile"
+
+
+def codes_of(path: str) -> list[tuple[OutputCode, str]]:
+    """(the launches of a graph, its place) for each graph of a file or a folder, in the order of their names."""
+    if "\0" in path or not Path(path).exists():
+        raise InputError(OPTION, path, PLACES, "there is no such file or folder")
+    found = []
+    for file in files_of(Path(path)):
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(OPTION, str(file), PLACES, str(error)) from None
+        if file.name == NAME or (MARK in text and "def call(" in text):
+            found.append((read_code(text, str(file)), str(file)))
+    if not found:
+        raise InputError(OPTION, path, PLACES, "it has no code of Inductor")
+    return found
+
+
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or the files of a folder: those called output_code.py if there are any, else all of Python."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(path.rglob(NAME), key=natural) or sorted(path.rglob("*.py"), key=natural)
+    return [file for file in files if file.is_file()]
+
+
+def natural(path: Path) -> list[tuple[int, str]]:
+    """A key that sorts numbers in names by their size."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ...errors import InputError, MissingError
-from ..pretend.driver import absent_gpu
+from ..pretend.cuda import absent_gpu
 from ..read.kernel import Configuration, Kernel, KernelLaunch, require_triton
 from ..walk.launch import Value
 from .code import UNKNOWN, Argument, Buffer, Call

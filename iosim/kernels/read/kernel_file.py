@@ -13,13 +13,12 @@ from pathlib import Path
 from types import ModuleType
 
 from ...errors import InputError, IosimError, suggestion
-from ..pretend.driver import absent_gpu
+from ..pretend.cuda import absent_gpu
 from ..pretend.packages import StandIn, stand_ins
 from ..pretend.tensors import pretended_tensors
 from ..walk.places import Fault
-from .faults import fault
+from .faults import Overtime, fault, limited
 from .kernel import Kernel, called, require_triton
-from .limit import Overtime, limited
 from .source import Sources, flags_of, top_of
 
 
