@@ -28,6 +28,7 @@ L2 = "l2_bytes"  # 0 or absent: a chip without one
 REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
 LINK, NETWORK = "link_bytes_per_second", "network_bytes_per_second"  # a GPU receives at most so much, if stated
 OPTIONAL = (REGISTERS, LINK, NETWORK)
+TARGET = "target"  # what compilers call the GPU, if stated
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
 MEASURED_KEYS = (  # keys that it has at least
@@ -60,8 +61,8 @@ class Hardware:
     kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `l2_bytes` is 0 for a chip without
     an L2. `link_bytes_per_second` is what one GPU can receive from the others of its node, and
     `network_bytes_per_second` from other nodes: one direction, None if it is not known. `sources` says where numbers
-    were found. `measured` is what `iosim calibrate` found; None for a preset from
-    data sheets.
+    were found. `target` is the name for compilers, as `sm_90`, None if it is not known. `measured` is what `iosim
+    calibrate` found; None for a preset from data sheets.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Hardware:
     registers_per_sm_bytes: int | None = None
     link_bytes_per_second: int | None = None
     network_bytes_per_second: int | None = None
+    target: str | None = None
 
     @property
     def sram_bytes(self) -> int:
@@ -132,7 +134,18 @@ def path_of(name: str) -> Path:
 
 
 def meant(name: str, presets: Iterable[str]) -> str:
-    """The hint for a name that is no preset's: the presets it may stand for, else how to get a file of another GPU.
+    """The hint for a name that is no preset's: the presets it may stand for, else how to get a file of another GPU."""
+    return did_you_mean(alike(name, presets)) or OTHER_GPU
+
+
+def target_meant(name: str) -> str:
+    """The hint for a name in the place of a target: the targets of the presets it may stand for, or nothing."""
+    found = {path.stem: read_hardware(path).target for path in _files()}
+    return did_you_mean(dict.fromkeys(filter(None, map(found.get, alike(name, found)))))
+
+
+def alike(name: str, presets: Iterable[str]) -> list[str]:
+    """The presets that a name may stand for.
 
     `geforce rtx 3090` is rtx-3090, `a100` either A100. A name whose numbers are another's is never a misspelling.
     """
@@ -142,10 +155,10 @@ def meant(name: str, presets: Iterable[str]) -> str:
     given = words_of(name)
     parts = [preset for preset, own in words.items() if given and (set(given) <= set(own) or set(own) <= set(given))]
     if parts:
-        return did_you_mean(parts)
+        return parts
     joined = {"".join(own): preset for preset, own in words.items() if digits_of(own) == digits_of(given)}
     close = difflib.get_close_matches("".join(given), joined, n=1, cutoff=0.7)
-    return did_you_mean(joined[one] for one in close) or OTHER_GPU
+    return [joined[one] for one in close]
 
 
 def words_of(name: str) -> list[str]:
@@ -179,10 +192,10 @@ def measured_as(name: str) -> Hardware | None:
 def read_hardware(path: Path) -> Hardware:
     """The GPU of a TOML file. InputError for a key or a value that is not allowed, and for all keys that are missing.
 
-    A file may leave out `l2_bytes`, the keys in OPTIONAL, and `sources`.
+    A file may leave out `l2_bytes`, `target`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
-    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, "sources", MEASURED), required=KEYS)
+    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, "sources", MEASURED), required=KEYS)
     data = {L2: 0, "sources": {}, **data}
     measured = data.get(MEASURED)
     if measured is not None:
@@ -191,6 +204,8 @@ def read_hardware(path: Path) -> Hardware:
         raise InputError(f"{path}: name", data["name"], "a text")
     for key in (*COUNT_KEYS, *(key for key in OPTIONAL if key in data)):
         _whole(f"{path}: {key}", data[key], least=0 if key == L2 and measured is None else 1)
+    if not re.fullmatch(r"sm_\d{2,3}a?|gfx\w+", str(data.get(TARGET, "sm_90"))):
+        raise InputError(f"{path}: {TARGET}", data[TARGET], "a target of compilers, as sm_90 or gfx942")
     block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
     if block > sm:
         raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
@@ -223,7 +238,7 @@ def _rates(path: Path, data: Toml) -> Toml:
 
 def _sources(path: Path, data: Toml) -> dict[str, str]:
     """The sources that a file states, each checked."""
-    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL))
+    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL, TARGET))
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{path}: sources.{key}", value, "the title of a document")

@@ -52,7 +52,7 @@ class Launch(NamedTuple):
 class Asked(NamedTuple):
     """The options that say what is asked about launches."""
 
-    target: str
+    target: str | None
     hardware: str | None
     computes: str | None
     tune: bool
@@ -89,13 +89,13 @@ class Asked(NamedTuple):
 @text_option("--stages", "Stages of a pipelined loop (default: 3).", metavar="COUNT", kind=COUNT, also=("num-stages",))
 @text_option(
     "--target",
-    "Compute capability to compile for; for a GPU of AMD, as gfx942, only words are counted.",
+    "Compute capability to compile for (default: that of --hardware, else sm_90); for a GPU of AMD, as gfx942, only "
+    "words are counted.",
     metavar="sm_XX|gfxXXX",
-    default="sm_90",
 )
 @text_option(
     "--hardware",
-    "The GPU whose limits apply: a preset, as h100, or a FILE.toml; see iosim hardware (default: h100 for sm_90).",
+    "The GPU whose limits apply: a preset, as h100, or a FILE.toml; see iosim hardware (default: one of --target).",
     metavar="NAME|FILE",
     kind=HARDWARE,
 )
@@ -145,7 +145,7 @@ def command(
     --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] --arg scale=0.125 --arg N=4096 --arg H=8 --const D=64 --const BM=128
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
-    from ..kernels.explain import Question
+    from ..kernels.explain import Question, aimed, untimed
     from ..kernels.kept import read_kept
     from ..kernels.launches import ranking
     from ..kernels.sentence import of_all
@@ -157,14 +157,15 @@ def command(
     log = None if asked.trace is None else Log()
     kept = None if asked.check is None else read_kept(asked.check)
     limit = seconds(asked.timeout)
+    target, aside = aimed(asked.target, asked.hardware)
     question = Question(
-        asked.target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, timeout=limit, log=log
+        target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, timeout=limit, log=log
     )
     own = launch.texts
     with under_way() as tell:
         launches, found = explained(Given(script, inductor, own), question, tell)
     answers = found.found
-    say([*found.notes, *dict.fromkeys(map(str, found.refused))])
+    say([*aside, *found.notes, *untimed(answers, question), *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts: list[Part] = [part_of(answer) for answer in answers]

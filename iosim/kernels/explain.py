@@ -6,8 +6,9 @@ the caches of a GPU serve is not counted here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -31,11 +32,8 @@ if TYPE_CHECKING:
     from .walk.log import Log
     from .walk.work import Works
 
-PRESETS = {
-    "sm_70": "v100", "sm_75": "t4", "sm_80": "a100-80gb", "sm_86": "a10", "sm_89": "l4", "sm_90": "h100",
-    "sm_90a": "h100", "sm_100": "b200", "sm_100a": "b200", "sm_120": "rtx-5090", "sm_120a": "rtx-5090",
-    "gfx942": "mi300x",
-}  # fmt: skip
+USUAL = "sm_90"  # the target where neither a target nor a GPU is named
+COMMON = ("v100", "t4", "a100-80gb", "a10", "l4", "h100", "b200", "rtx-5090", "mi300x")  # a preset for each target
 DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
 OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C++ Programming Guide, technical
@@ -279,7 +277,7 @@ def explain(
     *,
     num_warps: int | None = None,
     num_stages: int | None = None,
-    target: str = "sm_90",
+    target: str | None = None,
     hardware: str | None = None,
     problem: Attention | None = None,
     roles: Mapping[str, str] | None = None,
@@ -291,6 +289,7 @@ def explain(
     `arguments` are the kernel's arguments: `Q=iosim.tensor("fp16", (H, N, D)), N=4096, BM=128`. `grid` is a tuple, or a
     function of them. With `problem`, an `iosim.Attention`, the floor and the nearest schedule are found; `roles` says
     which arguments are Q, K, V, O if their names do not. Without `resources` the kernel is not compiled to a binary.
+    It is compiled for `target`, by default that of `hardware`, else sm_90.
     Raises InputError, with the line that causes it, if something cannot be known before the kernel runs.
     """
     found = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
@@ -299,7 +298,7 @@ def explain(
         configurations = f"{len(found.configurations)} configurations of @triton.autotune"
         hint = "give its constants, or ask for all of them (--tune)"
         raise InputError(f"kernel {found.name}", configurations, "one", hint)
-    question = Question(target, hardware, problem, roles or {}, resources)
+    question = Question(aimed(target, hardware)[0], hardware, problem, roles or {}, resources)
     return explained(KernelLaunch(found, grid, arguments, num_warps, num_stages), chosen, question)
 
 
@@ -307,7 +306,7 @@ def explain(
 class Question:
     """The options of a question about launches: the GPU, the problem to compare with, and the parts of the answer."""
 
-    target: str = "sm_90"
+    target: str = USUAL
     hardware: str | None = None
     problem: Attention | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -359,7 +358,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     if answer.resources is not None:
         split = split_loads(answer.resources.load_widths, answer.resources.wide, made.scalars)
         answer.warnings.extend(split)
-    hardware = question.hardware or PRESETS.get(target)
+    hardware = question.hardware or common(target)
     answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware), splits=bool(split))
     return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 
@@ -402,8 +401,39 @@ def predicted(answer: Explained, code: Code, works: Works, hardware: str | None)
 
 def preset(target: str, hardware: str | None) -> Hardware | None:
     """The GPU that a target is compared with: `hardware`, else a common GPU with that target."""
-    name = hardware or PRESETS.get(target)
+    name = hardware or common(target)
     return load(name) if name else None
+
+
+@cache
+def common(target: str) -> str | None:
+    """The preset that a target is compared with if no GPU is named."""
+    return next((name for name in COMMON if load(name).target == target.removesuffix("a")), None)
+
+
+def aimed(target: str | None, hardware: str | None) -> tuple[str, list[str]]:
+    """(the target to compile for: the given one, else that of the GPU; notes, if these are not the same)."""
+    own = None if hardware is None else load(hardware).target
+    if own and target and target.removesuffix("a") != own:
+        return target, [f"compiled for {target}, as --target says; --hardware {hardware} is {own}"]
+    if hardware and not own and not target:
+        return USUAL, [f"compiled for {USUAL}: {hardware} has no key target; --target names another"]
+    return target or own or USUAL, []
+
+
+def untimed(answers: Sequence[Explained], question: Question) -> list[str]:
+    """Why answers have no predicted time, if a GPU is named or configurations are ranked."""
+    from ..hardware import measured_as
+
+    gpu = question.hardware or common(question.target)
+    able = [answer for answer in answers if answer.resources and answer.fits]
+    if gpu is None or not able or not (question.hardware or question.tune):
+        return []
+    if measured_as(gpu) is None:
+        return [f"no time is predicted on {load(gpu).name}: its rates are not measured (iosim calibrate)"]
+    names = dict.fromkeys(answer.kernel for answer in able if question.hardware and not answer.shown_time)
+    why = "predictions hold for products on tensor cores, without atomics and split loads"
+    return [f"{', '.join(names)}: no time is predicted; {why}"] if names else []
 
 
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:

@@ -129,6 +129,7 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
     ([*ADD, "--arg", "n=k", "--arg", "k=n"], "no circle of names"),
     ([*ADD, "--const", "BLOCK=1//0"], "integer division or modulo by zero"),
     ([*ADD, "--const", "BLOCK=48"], "triton_kernels.py, line 9 `at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)`"),
+    ([*ADD, "--target", "a100"], "--target: found 'a100'; did you mean 'sm_80'?"),
     ([*ADD, "--target", "hopper"], "--target: found 'hopper'; allowed: a compute capability such as sm_90"),
     ([*WORDS, "--as", "attention:Q=query", "--N", 512, "--d", 64], "--as attention: found 'Q=query'; allowed: Q, K, V, O or LSE = one of Q, K, V, O"),
     ([FILE.parent / "nothing.py", "--grid", 1], "a Python file with kernels"),

@@ -100,6 +100,29 @@ def test_registers_of_an_sm(name):
     assert "registers_per_sm_bytes" in {row["key"] for row in hardware.numbers(name)}
 
 
+@pytest.mark.parametrize("name", hardware.names())
+def test_a_preset_names_its_target_with_a_source(name):
+    """As its file says in words: compute capability 8.6 is sm_86. A part of its source says it of tables as well."""
+    chip, text = hardware.load(name), hardware.toml_of(name)
+    said = re.search(r"^# .*compute capability (\d+)\.(\d)", text)
+    assert chip.target == (f"sm_{said[1]}{said[2]}" if said else "gfx942") and chip.sources["target"]
+    assert said or name == "MI300X"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("a100", "did you mean 'sm_80'?"),
+        ("RTX 3090", "did you mean 'sm_86'?"),
+        ("l4", "did you mean 'sm_89'?"),
+        ("MI300", "did you mean 'gfx942'?"),
+        ("hopper", ""),
+    ],
+)
+def test_a_gpu_in_the_place_of_a_target_has_a_hint(name, hint):
+    assert hardware.target_meant(name) == hint
+
+
 def test_registers_do_not_change_what_a_preset_counts(ask):
     line = ("count", "--N", 2048, "--d", 64, "--schedule", "flash2", "--tiles", "64x64")
     preset, plain = (
@@ -181,6 +204,7 @@ def test_a_good_file(tmp_path):
         ("fp16 = 100", "fp16 = -1", "x1.toml: flops_per_second.fp16: found -1; allowed"),
         ("fp16 = 100", "fp15 = 100", "flops_per_second: key: found 'fp15'; did you mean 'fp16'. allowed: fp16"),
         ("[flops_per_second]\nfp16 = 100", "flops_per_second = 3", "found 3; allowed: a table"),
+        ("sms = 10", 'sms = 10\ntarget = "ampere"', "x1.toml: target: found 'ampere'; allowed: a target of compilers"),
         ('sms = "a"', 'sms = ""', "x1.toml: sources.sms: found ''; allowed: the title"),
         ('sms = "a"', 'smms = "a"', "x1.toml: sources: key: found 'smms'; did you mean 'sms'. allowed: "),
         ("l2_bytes = 4096", "l2_bytes = -1", "x1.toml: l2_bytes: found -1; allowed: a whole number, or 0 for none"),

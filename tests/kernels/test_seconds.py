@@ -144,9 +144,8 @@ def test_configurations_are_ranked_by_their_time(iosim, ask):
     assert times == sorted(times) and 4e-6 < times[0] < 2e-5 and found[0].time.bound_by in ("DRAM", "blocks")
 
 
-@pytest.mark.needs("triton")
-@pytest.mark.parametrize("hardware, known", [("h100", True), ("h200", True), ("a100-80gb", False)])
-def test_a_kernel_of_products_has_a_predicted_time(ask, hardware, known):
+def products():
+    """A product of 1024x1024 matrices, without a GPU."""
     from paths import TESTS
 
     line = [
@@ -162,15 +161,72 @@ def test_a_kernel_of_products_has_a_predicted_time(ask, hardware, known):
         "B=fp16[1024,1024]",
         "--arg",
         "C=fp16[1024,1024]",
-        "--hardware",
-        hardware,
     ]
     sizes = {"M": 1024, "N": 1024, "K": 1024, "BM": 128, "BN": 128, "BK": 32, "GROUP": 1}
     options = ["--const" if name[0] == "B" or name == "GROUP" else "--arg" for name in sizes]
-    line += [part for option, (name, n) in zip(options, sizes.items(), strict=True) for part in (option, f"{name}={n}")]
+    return [
+        *line,
+        *(
+            part
+            for option, pair in zip(options, sizes.items(), strict=True)
+            for part in (option, "=".join(map(str, pair)))
+        ),
+    ]
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize("hardware, known", [("h100", True), ("h200", True), ("a100-80gb", False)])
+def test_a_kernel_of_products_has_a_predicted_time(ask, hardware, known):
+    line = [*products(), "--hardware", hardware]
     found = ask(*line)
     assert (found["predicted_seconds"] is not None) == known == (found["predicted_binds"] is not None)
     assert ask(*line, "--no-resources")["predicted_seconds"] is None
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize(
+    ("more", "target", "note"),
+    [
+        ((), "sm_90", None),
+        (("--hardware", "h200"), "sm_90", None),
+        (("--hardware", "rtx-3090"), "sm_86", "no time is predicted on RTX-3090: its rates are not measured"),
+        (("--hardware", "a100-80gb"), "sm_80", "no time is predicted on A100-80GB"),
+        (("--hardware", "mi300x"), "gfx942", "gfx942: words only"),
+        (("--target", "sm_80"), "sm_80", None),
+        (
+            ("--target", "sm_80", "--hardware", "h100"),
+            "sm_80",
+            "compiled for sm_80, as --target says; --hardware h100 is sm_90",
+        ),
+    ],
+)
+def test_a_gpu_implies_its_target(iosim, more, target, note):
+    found = iosim(*products(), *more)
+    assert f"of 4 warps, {target}\n" in found.stdout
+    assert note in found.stderr if note else "note:" not in found.stderr
+
+
+@pytest.mark.needs("triton")
+def test_a_file_without_a_target_and_a_kernel_without_products_are_told(iosim, tmp_path):
+    from paths import ROOT, TESTS
+
+    own = tmp_path / "own.toml"
+    text = (ROOT / "configs" / "hardware" / "h100.toml").read_text()
+    own.write_text("\n".join(line for line in text.splitlines() if not line.startswith("target")))
+    assert f"compiled for sm_90: {own} has no key target" in iosim(*products(), "--hardware", own).stderr
+    line = [
+        "explain",
+        TESTS / "helpers" / "triton_kernels.py",
+        "--kernel",
+        "add",
+        "--grid",
+        "4",
+        "--const",
+        "BLOCK=256",
+    ]
+    line += [part for name in "XYZ" for part in ("--arg", f"{name}=fp32[n]")] + ["--arg", "n=1024"]
+    note = "add: no time is predicted; predictions hold for products on tensor cores"
+    assert note in iosim(*line, "--hardware", "h100").stderr and note not in iosim(*line).stderr
 
 
 @pytest.mark.needs("triton")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...counting.floors import floor
 from ...errors import InputError
 from ...hardware import Hardware
-from ..explain import PRESETS, REGISTER_BYTES, Explained, Question, explained, preset
+from ..explain import REGISTER_BYTES, Explained, Question, common, explained, preset
 from ..read.compile import capability
 from .code import UNKNOWN, Buffer, Call, OutputCode
 from .inductor import InductorKernel, kernel_of_source
@@ -90,7 +90,7 @@ class Counter:
 
     def __init__(self, question: Question, folder: Path) -> None:
         self.question, self.folder = question, folder
-        self.hardware = question.hardware or PRESETS.get(question.target)
+        self.hardware = question.hardware or common(question.target)
         self.gpu: Hardware | None = preset(question.target, question.hardware)
         self.kernels: dict[str, InductorKernel] = {}
         self.known: dict[str, Step] = {}

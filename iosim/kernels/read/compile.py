@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TypeGuard
 
 from ...errors import InputError, IosimError, MissingError
+from ...hardware import target_meant
 from ..walk.code import Code, Type
 from ..walk.launch import DTYPES, Descriptor, Launch, Tensor, Value, is_descriptor
 from ..walk.places import Fault, place
@@ -238,7 +239,8 @@ def capability(target: str) -> int:
         return AMD_SEEN
     found = re.fullmatch(r"sm_?(\d{2,3})a?", target)
     if not found:
-        raise InputError("--target", target, "a compute capability such as sm_90, or gfx942 (only words)")
+        allowed = "a compute capability such as sm_90, or gfx942 (only words)"
+        raise InputError("--target", target, allowed, target_meant(target))
     return int(found[1])
 
 
