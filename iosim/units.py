@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from .errors import InputError, suggestion
+from .errors import InputError, did_you_mean, suggestion
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -137,10 +137,23 @@ def parse_axis(text: str | int, where: str, parse: Callable[[str | int], int]) -
         return [parse(text)]
     values: list[int] = []
     for part in str(text).split(","):
-        values += _parse_range(part, where, parse) if ":" in part else [parse(part)]
+        values += _parse_range(part, where, parse) if ":" in part else [_parse_one(part, where, parse)]
         if len(values) > MOST_POINTS:
             raise InputError(where, text, f"at most {MOST_POINTS} points")
     return list(dict.fromkeys(values))
+
+
+def _parse_one(text: str, where: str, parse: Callable[[str], int]) -> int:
+    """One value. The fault of a range as `16KB-64KB` says how it is written."""
+    try:
+        return parse(text)
+    except InputError as fault:
+        meant = re.sub(r"\s*(\w+)\s*(?:-|\.\.)\s*(\w+)\s*", r"\1:\2:x2", text)
+        try:
+            _parse_range(meant, where, parse)
+        except InputError:
+            raise fault from None
+        raise InputError(where, text, fault.allowed, did_you_mean([meant])) from None
 
 
 def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int]:

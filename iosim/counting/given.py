@@ -136,7 +136,7 @@ def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
     if len(names) > 1:
         return [Place({"hardware": name}, memory(M, name), name) for name in names]
     size = memory(M, hardware)
-    if size is None or not several(size):
+    if size is None or M is None:
         return [Place({}, size, hardware)]
     word = dtype_bytes(str(given.get("dtype") or "fp16"))
     sizes = parse_axis(size, "--M", lambda text: parse_bytes(text, word))

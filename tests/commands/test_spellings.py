@@ -47,6 +47,7 @@ OTHER = "for another GPU give a file: iosim hardware h100 --toml"
         ("--is-causal", "did you mean '--causal'?"),
         ("--window 8", "a window of 8 keys, the query's own among them, is --mask 'causal&window:7'"),
         ("--sliding-window=128", "is --mask 'causal&window:127'"),
+        ("--M 16KB-64KB", "did you mean '16KB:64KB:x2'?"),
         ("--tp 8", "give --heads and --kv-heads of one GPU"),
         ("--softmax-scale 8", "scaling moves no words"),
         ("--kv 8", "did you mean '--kv-heads' or '--kv-dtype' or '--kv-scales'?"),
@@ -78,7 +79,15 @@ OTHER = "for another GPU give a file: iosim hardware h100 --toml"
     ],
 )
 def test_a_name_of_another_program_gets_the_name_here(typed, hint, iosim):
-    done = iosim("count", "--N", 64, "--d", 8, *([] if "--hardware" in typed else ["--M", "1KB"]), *shlex.split(typed))
+    done = iosim(
+        "count",
+        "--N",
+        64,
+        "--d",
+        8,
+        *([] if "--hardware" in typed or "--M" in typed else ["--M", "1KB"]),
+        *shlex.split(typed),
+    )
     assert done.exit_code == 2 and not done.stdout
     assert hint in done.stderr
 

@@ -223,6 +223,12 @@ def test_axes_of_sizes():
         ("1:281474976710656:+1", "at most"),
         (0, "found 0"),
         (True, "found True"),
+        ("1024-8192", "found '1024-8192'; did you mean '1024:8192:x2'[?] allowed: a whole number"),
+        ("1, 16K .. 1M", "did you mean '16K:1M:x2'"),
+        ("1e-3", "found '1e-3'; allowed"),
+        ("8192-1024", "found '8192-1024'; allowed"),
+        ("-5", "found '-5'; allowed"),
+        ("1-2-3", "found '1-2-3'; allowed"),
     ],
 )
 def test_what_is_no_axis(text, message):
