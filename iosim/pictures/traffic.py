@@ -93,7 +93,7 @@ def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple
 def splitting(rows: pd.DataFrame, x: str, by: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Those of the columns in which rows of the same x and `by` differ."""
     names: list[str] = []
-    for column in (c for c in columns if c in rows.columns):
+    for column in (c for c in columns if c in rows.columns and rows[c].nunique() > 1):
         several = rows.groupby([x, *by, *names], dropna=False)[column].nunique()  # one where it follows, as Nk from N
         if several.max() > 1:
             names.append(column)
