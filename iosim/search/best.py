@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, cast
 
@@ -181,8 +181,18 @@ def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Si
 
 def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 1) -> bool:
     """Whether dense traffic depends on the inner tile. The smallest and the largest inner tile are compared, beside the
-    smallest outer tile and beside the largest."""
-    (outer, inner), dense = lengths(schedule, problem), with_mask(problem)
+    smallest outer tile and beside the largest. The answer about numbers is kept: it is the same for every M."""
+    dense = with_mask(problem)
+    try:
+        hash(dense)
+    except TypeError:  # of arrays
+        return compared(schedule, dense, multiple)
+    return compared_once(schedule, dense, multiple)
+
+
+def compared(schedule: Schedule, dense: Attention[Size], multiple: int) -> bool:
+    """`inner_matters` of a problem without a mask."""
+    outer, inner = lengths(schedule, dense)
     return any(
         anywhere(
             moved_bytes(schedule, dense, arranged(schedule, size, multiple))
@@ -190,6 +200,9 @@ def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 
         )
         for size in (multiple, outer)
     )
+
+
+compared_once = lru_cache(maxsize=1024)(compared)
 
 
 def least_of_both(
