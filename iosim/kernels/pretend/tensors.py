@@ -97,8 +97,6 @@ def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda
     import torch
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-    from .operators import implementations, run_by
-
     with ExitStack() as stack:
         for name, answer in answers(capability, tell).items():
             stack.enter_context(mock.patch.object(torch.cuda, name, answer, create=True))
