@@ -19,11 +19,14 @@ class InputError(IosimError, ValueError):
     """A value that is not allowed. The message says where it was given, what was found, and what is allowed. A hint
     comes last, unless it says what was meant: that stands before a list that may be long."""
 
+    most_shown = 80  # characters of what was found
+
     def __init__(self, where: str, found: object, allowed: str, hint: str = ""):
         self.where, self.found, self.allowed, self.hint = where, found, allowed, hint
         shown = repr(found) if isinstance(found, str) else str(found)
-        shown = shown if len(shown) <= 80 else shown[:76] + "..." + shown[-1]  # with its closing quote
-        meant, last = (hint, "") if hint.startswith(MEANT) else ("", hint)
+        most = self.most_shown
+        shown = shown if len(shown) <= most else shown[: most - 4] + "..." + shown[-1]  # with its closing quote
+        meant, _, last = hint.replace("?; ", "?\n", 1).partition("\n") if hint.startswith(MEANT) else ("", "", hint)
         meant += meant and (" " if meant.endswith("?") else "; ")
         super().__init__(f"{where}: found {shown}; {meant}allowed: {allowed}" + (f"; {last}" if last else ""))
 

@@ -120,7 +120,7 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
     ([*ADD, "--arg", "X=fp32(100)"], "--arg X: found 'fp32'; allowed: a tensor with its sizes, as X=fp32[8,4096,64]; "),
     ([*ADD, "--arg", "X=[100]"], "; a tensor has a type and sizes, as X=fp16[8,4096,64]; "),
     ([*ADD, "--arg", "X=fp32[q]"], "--arg X: found 'q'; allowed: a name that is given; give its value, as --arg q=128; "),
-    ([*ADD, "--arg", "X=fp17[n]"], "--arg X: found 'fp17'; allowed: fp16, bf16"),
+    ([*ADD, "--arg", "X=fp17[n]"], "--arg X: found 'fp17'; did you mean 'fp16'? allowed: fp16, bf16"),
     ([*ADD, "--arg", "X=fp16[n, 0]"], "sizes that are whole numbers from 1; found 0"),
     ([*ADD, "--arg", "X=int32[n]:random(3, 3)"], "LOW below HIGH"),
     ([*ADD, "--arg", "X=fp32[n]:random(0, 3)"], "integers, for random(LOW, HIGH)"),

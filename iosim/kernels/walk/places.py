@@ -10,8 +10,6 @@ from ...errors import InputError
 if TYPE_CHECKING:
     from .code import Operation
 
-MOST_SHOWN = 600  # characters of a fault
-
 
 def place(file: str, line: int) -> str:
     """A line of a file, with its text: `kernels.py, line 3 `x = y``."""
@@ -20,12 +18,9 @@ def place(file: str, line: int) -> str:
 
 
 class Fault(InputError):
-    """An error in the user's file. It shows a compiler's message in full, which an InputError would cut."""
+    """An error in the user's file. It shows more of a compiler's message than an InputError would."""
 
-    def __init__(self, where: str, found: str, allowed: str, hint: str = ""):
-        super().__init__(where, found, allowed, hint)
-        shown = found if len(found) <= MOST_SHOWN else found[: MOST_SHOWN - 3] + "..."
-        self.args = (f"{where}: found {shown!r}; allowed: {allowed}" + (f"; {hint}" if hint else ""),)
+    most_shown = 600
 
 
 class Refusal(InputError):
