@@ -11,7 +11,7 @@ from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
-from ..counting.given import memory
+from ..counting.given import memory, without_memory
 from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..errors import InputError
@@ -315,7 +315,7 @@ def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOpti
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     if M_bytes is None and rule in TILE_RULES:
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
+        raise without_memory()
     usual = M_bytes is None and rule is None
     tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
     asked = Batch(problem, (), depth, M_bytes, tiling, under.multiple, (), multiprocessors(hardware))

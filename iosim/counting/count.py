@@ -18,7 +18,7 @@ from ..search.best import best_tiles, footprint, footprint_of
 from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import Conditions, conditions
-from .given import memory
+from .given import memory, without_memory
 from .names import check_names, takes_causal
 from .notes import keys_notes
 from .published import Published, PublishedTiles, tiles_of_gpus
@@ -75,7 +75,7 @@ def count(
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     chosen, under = asked_or_usual(schedules, problem, under)
     if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
+        raise without_memory()
     results = [
         run(schedule, rule, problem, M_bytes, under.multiple)
         for schedule in chosen

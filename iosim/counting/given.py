@@ -167,6 +167,12 @@ def several(text: str) -> bool:
     return "," in text or ":" in text
 
 
+def without_memory() -> InputError:
+    """The fault of a question that has neither M nor tiles."""
+    hint = "or --hardware h100, or --tiles 128x64 without M; in Python hardware='h100', or tiles='128x64'"
+    return InputError("--M", "nothing", "a size as in 100KB", hint)
+
+
 def memory(M: Size, hardware: str | None = None) -> Size:
     """M from the one of two options that is given; None if none is. If --M is an axis, so is the result."""
     if hardware is None:

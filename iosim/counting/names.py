@@ -13,6 +13,9 @@ from ..errors import InputError, did_you_mean, suggestion
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
+FUNCTIONS = {"by": "iosim.fastest", "curve": "iosim.curve", **dict.fromkeys(("at_most", "x_floor"), "iosim.least_M")}
+"""{option of `iosim tune`: its function}, for those that are no keywords of `iosim.tune`."""
+
 
 def takes_causal(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """A function that takes `mask` and takes `causal=True` as well, for `mask="causal"`. It raises InputError beside
@@ -41,7 +44,7 @@ def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> No
         if name not in others and name not in USUAL and find_option(name) is None:
             causal = ["causal"] * ("mask" in others)
             known = list(dict.fromkeys([*others, *causal, *USUAL, *option_names()]))
-            meant = meant_by(name)
+            meant = meant_by(name) or FUNCTIONS.get(name)
             hint = did_you_mean([meant]) if meant else suggestion(name, known)
             raise InputError(f"{where}: keyword", name, ", ".join(known), hint)
 

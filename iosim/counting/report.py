@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.options import OF_EVERY_PROBLEM, option_names
-from ..schedules import Schedule
+from ..schedules import SCHEDULES, Schedule
+from ..schedules.registry import suggested
 from ..tables import excess
 from .asked import asked, header
 from .bounds import Bound, as_row, bounds_table
@@ -68,8 +69,9 @@ class Report(Answer):
         name = named.name if isinstance(named, Schedule) else named
         found = [r for r in self.results if r.schedule == name and tiling in (None, r.tiling)]
         if not found:
-            there = ", ".join(f"{r.schedule!r}, {r.tiling!r}" for r in self.results)
-            raise KeyError(f"{key!r} was not counted; there is {there}")
+            there = ", ".join(str((r.schedule, r.tiling)) for r in self.results)
+            meant = "" if name in SCHEDULES else f"{suggested(str(name))} ".lstrip()
+            raise KeyError(f"{key!r} was not counted; {meant}there is {there}")
         return next((r for r in found if r.fits), found[0])
 
     def __iter__(self) -> Iterator[Result]:

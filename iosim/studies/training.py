@@ -13,7 +13,7 @@ from ..counting.asked import asked, header
 from ..counting.columns import problem_columns
 from ..counting.conditions import conditions
 from ..counting.count import TILE_RULES, rules_of, run
-from ..counting.given import memory
+from ..counting.given import memory, without_memory
 from ..counting.names import check_names, takes_causal
 from ..counting.report import problem_row
 from ..counting.result import RESULT, Result
@@ -280,7 +280,7 @@ def training(
     chosen = [known[name] for name in dict.fromkeys(names)]
     chosen = chosen or distinct_ways(p)
     if M_bytes is None and needs_memory(chosen, rule, backward_rule):
-        raise InputError("--M", "nothing", "a size as in 100KB", "or --hardware h100, or --tiles 128x64 without M")
+        raise without_memory()
     steps = [
         count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, tuple(dict.fromkeys(passes)))
         for c in chosen

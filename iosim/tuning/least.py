@@ -69,7 +69,10 @@ def tune(
     size = memory(M, hardware)
     if size is None:
         raise InputError(
-            "--M", "nothing", "a size as in 100KB", "or --hardware h100, or --curve; in Python, iosim.curve"
+            "--M",
+            "nothing",
+            "a size as in 100KB",
+            "or --hardware h100, or --curve; in Python hardware='h100', or iosim.curve",
         )
     M_bytes = parse_bytes(size, problem.word_bytes)
     parse_count(least_blocks, "--least-blocks")

@@ -29,8 +29,13 @@ def test_of_several_tilings_the_first_that_fits(report):
 
 @pytest.mark.parametrize("key", ["flash3", ("flash1", "given"), 7])
 def test_a_key_that_is_not_there(report, key):
-    with pytest.raises(KeyError, match="'flash1', 'paper', 'flash1', 'best', 'flash2', 'best'"):
+    with pytest.raises(KeyError, match=r"there is \('flash1', 'paper'\), \('flash1', 'best'\), \('flash2', 'best'\)"):
         report[key]
+
+
+def test_the_name_of_another_program_gets_the_key_here(report):
+    with pytest.raises(KeyError, match="'fa2' was not counted; did you mean 'flash2'"):
+        report["fa2"]
 
 
 @pytest.mark.parametrize("names", ["flash2", "flash2,flash1", ["flash2"], ("flash2,flash1", "flash2"), "FLASH2"])
