@@ -46,9 +46,9 @@ class Line:
     it is a line after `quiet_seconds`, and another every 30 seconds.
     """
 
-    def __init__(self, total: int | None = None, quiet_seconds: float | None = None):
+    def __init__(self, total: int | None = None, quiet_seconds: float | None = None, erases: bool = True):
         self.total, self.text, self.done = total, "", 0
-        self.on_terminal = on_terminal()
+        self.on_terminal = erases and on_terminal()
         self.seconds_between = SECONDS_BETWEEN if self.on_terminal else SECONDS_BETWEEN_LINES
         self.quiet_seconds = QUIET_SECONDS if self.on_terminal else quiet_seconds or QUIET_SECONDS_OF_LINES
         self.due = monotonic() + self.quiet_seconds
@@ -106,9 +106,9 @@ def new_bar(total: int | None) -> Progress:
 
 
 @contextmanager
-def only_line(total: int | None = None) -> Iterator[Line]:
+def only_line(total: int | None = None, erases: bool = True) -> Iterator[Line]:
     """A line. Nothing else shows progress meanwhile."""
-    line, before = Line(total), State.busy
+    line, before = Line(total, erases=erases), State.busy
     State.busy = True
     try:
         yield line
@@ -129,12 +129,13 @@ def watched(items: Iterable[T], what: str, total: int) -> Iterator[T]:
 
 
 @contextmanager
-def under_way(quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """A function that takes the text of what is computed now. With `quiet` nothing is written."""
+def under_way(quiet: bool = False, erases: bool = True) -> Iterator[Callable[[str], None]]:
+    """A function that takes the text of what is computed now. With `quiet` nothing is written. Without `erases` a
+    terminal gets whole lines as well, since a user's script writes to it meanwhile."""
     if quiet:
         yield lambda text: None
         return
-    with only_line() as line:
+    with only_line(erases=erases) as line:
         clock = Timer(line.quiet_seconds, line.tell_again)
         clock.daemon = True
         clock.start()

@@ -162,7 +162,7 @@ def command(
         target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, timeout=limit, log=log
     )
     own = launch.texts
-    with under_way() as tell:
+    with under_way(erases=script is None) as tell:
         launches, found = explained(Given(script, inductor, own), question, tell)
     answers = found.found
     say([*aside, *found.notes, *untimed(answers, question), *dict.fromkeys(map(str, found.refused))])

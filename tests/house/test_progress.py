@@ -100,6 +100,15 @@ def test_a_terminal_has_one_line_for_work_under_way(clock):
     assert "nothing" not in clock.stderr.getvalue()
 
 
+def test_work_beside_a_script_has_whole_lines(clock, monkeypatch):
+    """What the script writes to the terminal would stand behind a text that is erased later."""
+    monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", FIVE_SECONDS)
+    with progress.under_way(erases=False) as tell:
+        for _ in range(30):
+            tell("explaining the launches of bench.py")
+    assert clock.stderr.getvalue() == "explaining the launches of bench.py\n"
+
+
 def test_the_text_is_shown_after_a_second_even_if_no_other_comes(monkeypatch):
     """A first step of a minute is named while it runs."""
     monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.05)
