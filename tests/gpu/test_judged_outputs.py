@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import on_cpu
 import pytest
+from spread import spread
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
@@ -30,6 +31,36 @@ JOBS = [
 ]
 NAMES = [job.name for job in JOBS]
 
+NARROW = {"dtype": "fp32", "acc_dtype": "fp16"}
+NARROW_SUMS = [
+    ScheduleJob(name, Attention(40, 16, Nk=60, heads=2, **NARROW), Tiling(16, 8))
+    for name in ("matmul-tiled", "softmax-2pass", "flash2-bwd")
+]
+ROW_SUMS = [
+    ScheduleJob(name, Attention(14, 32, Nk=1700, **NARROW), Tiling(7, 20))
+    for name in ("standard-square", "standard-tiled")
+]
+LARGE_SCORES = ScheduleJob("standard-square", Attention(14, 32, Nk=170, **NARROW), Tiling(7, 20))
+WANDERING = [
+    ScheduleJob("matmul-naive", Attention(N, 128, Nk=60, dtype="fp16", acc_dtype="fp16"), Tiling(1, 1))
+    for N in (20, 40)
+]
+CAUSAL = Attention(24, 16, Nk=40, heads=6, kv_heads=3, dtype="fp32", mask=parse_mask("causal"))
+GROUPS = [
+    ScheduleJob(name, find(name).about(CAUSAL), Tiling(1, 1) if name == "standard-bwd" else Tiling(8, 8))
+    for name in ("standard-bwd", "flash2-bwd", "small-cache-bwd")
+]
+HIDDEN = ScheduleJob(
+    "flash1-bwd", Attention(40, 16, Nk=6, heads=3, dtype="fp16", mask=parse_mask("causal&window:3")), Tiling(8, 4)
+)
+ALL = [*JOBS, *NARROW_SUMS, *ROW_SUMS, LARGE_SCORES, *WANDERING, *GROUPS, HIDDEN]
+LONG = [ROW_SUMS[0], WANDERING[1]]
+
+
+def marked(jobs):
+    """The jobs as parameters; those in LONG are long."""
+    return spread(jobs, lambda job: job not in LONG, lambda job: f"{job.name}-{job.problem.N}")
+
 
 def decoded(array, dtype):
     return on_cpu.decode(on_cpu.encode(np.asarray(array), dtype), dtype).astype(np.float32)
@@ -37,26 +68,24 @@ def decoded(array, dtype):
 
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
-    """Each job's program and its kernels, compiled once."""
-    programs = [generate(find(job.name), job.problem, job.tiling, count=True) for job in JOBS]
-    return programs, on_cpu.build(programs, tmp_path_factory.mktemp("outputs"))
+    """The kernels of all jobs, compiled once."""
+    programs = [generate(find(job.name), job.problem, job.tiling, count=True) for job in ALL]
+    return on_cpu.Libraries(programs, tmp_path_factory.mktemp("outputs"), lambda k: ALL[k] not in LONG)
 
 
 @pytest.fixture
 def on_the_cpu(libraries, monkeypatch):
-    """Kernels of JOBS run on the CPU. `spoil` maps their inputs to those that they see."""
-    programs, library = libraries
+    """Kernels run on the CPU. `spoil` maps their inputs to those that they see."""
     spoil = {"inputs": lambda inputs: inputs}
 
     class OnCpu:
         def __init__(self, job):
-            self.number = JOBS.index(job)
-            self.launches = [{"tensor_cores": kernel.tensor_cores} for kernel in programs[self.number].kernels]
+            self.program, self.library, self.number = libraries[ALL.index(job)]
+            self.launches = [{"tensor_cores": kernel.tensor_cores} for kernel in self.program.kernels]
 
         def run(self, inputs, count=False):
             inputs = {name: np.asarray(array, np.float64) for name, array in inputs.items()}
-            found, words, _ = on_cpu.run(library, self.number, programs[self.number], spoil["inputs"](inputs), False)
-            return found, words
+            return on_cpu.run(self.library, self.number, self.program, spoil["inputs"](inputs))[:2]
 
     monkeypatch.setattr(outputs, "runner", OnCpu)
     monkeypatch.setattr(outputs.device, "cupy", lambda: np)
@@ -100,42 +129,28 @@ def test_jobs_travel_whole(job):
 
 
 @pytest.fixture
-def judged(tmp_path, monkeypatch):
-    """judged(job, scale=1.0): the errors of a job that is compiled for it. Its kernels see inputs times `scale`."""
+def judged(on_the_cpu):
+    """judged(job, scale=1.0): the errors of a job. Its kernels see inputs times `scale`."""
 
     def errors(job, scale=1.0):
-        program = generate(find(job.name), job.problem, job.tiling, count=True)
-        library = on_cpu.build([program], tmp_path)
-
-        class OnCpu:
-            def __init__(self, job):
-                self.launches = [{"tensor_cores": kernel.tensor_cores} for kernel in program.kernels]
-
-            def run(self, inputs, count=False):
-                given = {name: np.asarray(array, np.float64) * scale for name, array in inputs.items()}
-                return on_cpu.run(library, 0, program, given)[:2]
-
-        monkeypatch.setattr(outputs, "runner", OnCpu)
+        on_the_cpu["inputs"] = lambda inputs: {name: array * scale for name, array in inputs.items()}
         return outputs.output_errors(job)
 
-    monkeypatch.setattr(outputs.device, "cupy", lambda: np)
-    monkeypatch.setattr(outputs.device, "rounded", decoded)
     return errors
 
 
-@pytest.mark.parametrize("name", ["matmul-tiled", "softmax-2pass", "flash2-bwd"])
-def test_narrow_sums_of_wide_inputs_are_right(name, judged):
+@pytest.mark.parametrize("job", marked(NARROW_SUMS))
+def test_narrow_sums_of_wide_inputs_are_right(job, judged):
     """With fp32 inputs and fp16 sums the error is that of the sums: found on an H100, where right kernels failed."""
-    found = judged(ScheduleJob(name, Attention(40, 16, Nk=60, heads=2, dtype="fp32", acc_dtype="fp16"), Tiling(16, 8)))
+    found = judged(job)
     assert 1e-4 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
 
 
-@pytest.mark.parametrize("name", [pytest.param("standard-square", marks=pytest.mark.long), "standard-tiled"])
-def test_row_sums_in_a_narrow_type_are_rounded_after_each_tile(name, judged):
+@pytest.mark.parametrize("job", marked(ROW_SUMS))
+def test_row_sums_in_a_narrow_type_are_rounded_after_each_tile(job, judged):
     """A score of standard-square is a sum of parts of d, and a row sum one of many tiles: both are rounded each time.
     Found on an H100 with 6709 keys, where a right kernel failed."""
-    p = Attention(14, 32, Nk=1700, dtype="fp32", acc_dtype="fp16")
-    found = judged(ScheduleJob(name, p, Tiling(7, 20)))
+    found = judged(job)
     assert 2e-5 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
 
 
@@ -144,38 +159,35 @@ def test_the_error_of_the_same_steps_is_allowed_too(scale, judged, monkeypatch):
     """With large scores in a narrow type a right kernel was more than twice as far off, on an H100, as a baseline that
     adds in another order. Here the baseline is exact. Inputs that are not those of the answer are still seen."""
     monkeypatch.setattr(outputs.accuracy, "baseline", lambda xp, q, k, v, rounded, visible: exact(xp, q, k, v, visible))
-    job = ScheduleJob("standard-square", Attention(14, 32, Nk=170, dtype="fp32", acc_dtype="fp16"), Tiling(7, 20))
-    found = judged(job, scale)
+    found = judged(LARGE_SCORES, scale)
     assert found["baseline_error"] == 0 < found["error"]
     assert (found["error"] <= found["allowed_error"]) == (found["bias"] <= found["allowed_bias"]) == (scale == 1)
 
 
-@pytest.mark.parametrize("N", [20, pytest.param(40, marks=pytest.mark.long)])
+@pytest.mark.parametrize("job", marked(WANDERING))
 @pytest.mark.parametrize("scale", [1.0, 1.02])
-def test_a_sum_that_is_rounded_often_may_wander(scale, N, judged, monkeypatch):
+def test_a_sum_that_is_rounded_often_may_wander(scale, job, judged, monkeypatch):
     """Each of 128 products is added in fp16, as matmul-naive did on an H100. The same steps in NumPy would take too long
     there. The error is more than the roundings of each word explain, and less than what chance does."""
     monkeypatch.setattr(same_steps, "MOST_TILES", 0)
-    p = Attention(N, 128, Nk=60, dtype="fp16", acc_dtype="fp16")
-    found = judged(ScheduleJob("matmul-naive", p, Tiling(1, 1)), scale)
+    found = judged(job, scale)
     assert "bias" not in found and found["error"] > outputs.allowed_of_example(1, "fp16")
     assert (found["error"] <= found["allowed_error"]) == (scale == 1) and found["allowed_error"] < 0.02
 
 
-@pytest.mark.parametrize("name", ["standard-bwd", "flash2-bwd", "small-cache-bwd"])
-def test_heads_of_a_group_have_what_follows_from_the_keys_they_share(name, judged, monkeypatch):
+@pytest.mark.parametrize("job", marked(GROUPS))
+def test_heads_of_a_group_have_what_follows_from_the_keys_they_share(job, judged, monkeypatch):
     """O and LSE of other keys made outputs that nothing could judge: found on an H100, with 6 heads over 3."""
     monkeypatch.setattr(same_steps, "MOST_TILES", 0)  # so that the same steps excuse nothing
-    p = Attention(24, 16, Nk=40, heads=6, kv_heads=3, dtype="fp32", mask=parse_mask("causal"))
-    found = judged(ScheduleJob(name, find(name).about(p), Tiling(1, 1) if name == "standard-bwd" else Tiling(8, 8)))
+    found = judged(job)
     assert found["error"] <= found["allowed_error"] < 1e-4
 
 
 def test_an_output_under_a_mask_that_hides_every_pair_is_judged(judged):
     """Gradients of 0, where the judge divided by 0 on an H100: query x sees the keys x - 34 and before, and 3 around."""
-    p = Attention(40, 16, Nk=6, heads=3, dtype="fp16", mask=parse_mask("causal&window:3"))
-    assert not p.mask.bind(p, Tiling(8, 4)).visible_pairs()
-    found = judged(ScheduleJob("flash1-bwd", p, Tiling(8, 4)))
+    p = HIDDEN.problem
+    assert not p.mask.bind(p, HIDDEN.tiling).visible_pairs()
+    found = judged(HIDDEN)
     assert found["error"] == 0 and found["bias"] == 0 and not found["unwritten"]
 
 

@@ -146,7 +146,7 @@ def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
 
 
 @pytest.mark.parametrize("line, said", [
-    (("verify", "--N", 2048, "--d", 64, "--tiles", "64x64", "--heads", 132, "--dtype", "fp32", "--schedule", "flash1,flash2",
+    (("verify", "--N", 256, "--d", 64, "--tiles", "64x64", "--heads", 2, "--dtype", "fp32", "--schedule", "flash1,flash2",
       "--from-ncu", DATA / "ncu_generated.csv"), "run 2 of 2: flash2"),
     (("profile", "--from-ncu", DATA / "ncu_flash.csv", "--N", 4096, "--d", 64, "--heads", 32), "reading the profile"),
 ])  # fmt: skip
