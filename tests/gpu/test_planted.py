@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 def small(job):
     """A job of the same layout with fewer queries, keys and heads."""
     p = job.problem
-    heads = p.heads if p.gqa == "pack" else min(2, p.heads)
+    heads = min(p.heads, 4 if p.gqa == "pack" else 2)
     sizes = {"N": p.N if p.N < 50 else p.N // 8, "Nk": p.Nk // 8, "heads": heads, "kv_heads": min(p.kv_heads, heads)}
     return replace(job, problem=replace(p, **sizes))
 
