@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -350,4 +351,5 @@ def numbers(name: str) -> Table:
         {"key": f"{dtype}_flops_per_second", "value": rate, "source": source}
         for dtype, rate in h.flops_per_second.items()
     ]
-    return Table(NUMBER, rows, name, {"hardware": rows})
+    again = ({**row, "source": "as above"} if row["source"] == last["source"] else row for last, row in pairwise(rows))
+    return Table(NUMBER, rows, name, {"hardware": rows}, text=[Table(NUMBER, [rows[0], *again])])

@@ -117,10 +117,11 @@ class Best(Answer):
         seen = self if self.every else self.kept
         wanted = (*SHOWN, *(column.name for column in add_columns(seen.results)))
         found = Table(columns, seen.of_search(), shown=in_order(columns, wanted), best=winners(seen.results))
-        published = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
+        known = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
+        published: Pieces = [self.of_whom(), known, ""] if self.published else []
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else lines_on_dominated(self.dominated)
-        tables: Pieces = [above, found, *hidden, "", self.of_whom(), published, "", bounds_table(self.bounds)]
+        tables: Pieces = [above, found, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, *unfit_lines(seen), "", *reason_lines(self.kept)]
 
     def of_whom(self) -> str:

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 
+import click
 import pytest
 from paths import ROOT
 from sessions import sessions
@@ -128,6 +129,15 @@ def words(text):
 
 
 SHARED = {"cli", "options", "answer", "command", "load", "notes"}  # no commands
+
+
+def test_the_commands_with_registers_are_those_that_have_them():
+    page = (ROOT / "docs/conventions.md").read_text()
+    said = re.findall(r"\w+", re.search(r"`iosim ([^.]*)` have these options", page)[1].replace(" and ", " "))
+    made = {name: main.get_command(click.Context(main), name) for name in COMMANDS}
+    assert set(said) == {
+        name for name, command in made.items() if any(p.name == "register_bytes" for p in command.params)
+    }
 
 
 def test_all_commands_are_in_the_table():

@@ -146,6 +146,17 @@ def test_numbers_that_no_vendor_states_are_marked():
     assert not any(marked[name] for name in ("H100", "H200", "A100-80GB", "RTX-4090", "RTX-5090"))
 
 
+@pytest.mark.parametrize("name", hardware.names())
+def test_a_source_of_numbers_below_each_other_is_said_once(name, iosim, ask):
+    """JSON has it at each number."""
+    rows = ask("hardware", name)["hardware"]
+    lines = iosim("hardware", name).stdout.splitlines()[2:]
+    assert len(lines) == len(rows)
+    for line, row, above in zip(lines, rows, [{"source": None}, *rows], strict=False):
+        assert line.startswith(row["key"]) and f"  {row['value']:,}  " in line
+        assert line.endswith("  as above" if row["source"] == above["source"] else f"  {row['source']}")
+
+
 def test_a_file_without_registers_is_read(tmp_path):
     assert hardware.read_hardware(write(tmp_path, GOOD)).registers_per_sm_bytes is None
     more = GOOD.replace("sms = 10", "sms = 10\nregisters_per_sm_bytes = 4096")

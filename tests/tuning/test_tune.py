@@ -104,6 +104,12 @@ def test_published_choices(ask):
     assert [key[1:] for key in found if key[0] == "memory-efficient"] == [(64, 128)]
 
 
+def test_without_published_tiles_there_is_no_table_of_them(iosim):
+    text = iosim("tune", "--N", 256, "--d", 32, "--M", "16KB", "--schedule", "flash2-bwd").stdout
+    assert "published" not in text and "(no rows)" not in text and "\n\nbound " in text
+    assert "\n\npublished:\n" in iosim("tune", "--N", 256, "--d", 32, "--M", "16KB", "--schedule", "flash2").stdout
+
+
 def test_with_a_mask_flash2_skips_and_its_published_tiles_do_so(ask):
     """flash2 with 128x64 tiles reads K and V, 2 d words a key, in 2, 4, 6 and 8 of 8 tiles of 64 keys."""
     line = ("tune", "--N", 512, "--d", 64, "--M", "64KB", "--mask", "causal")
