@@ -12,7 +12,7 @@ from ..answer import Pieces, numbered
 from ..errors import CheckError, InputError
 from ..options import flag_of
 from .answer import Output, answer_all, say
-from .command import named_command
+from .command import INSTEAD, named_command
 from .options import COUNT, HARDWARE, flag_option, gathered, outputs, problem_options, repeated_option, text_option
 
 if TYPE_CHECKING:
@@ -63,7 +63,14 @@ class Asked(NamedTuple):
     timeout: str
 
 
-@named_command("explain", first="script kernel grid args consts warps hardware computes tune check")
+CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64"
+
+
+@named_command(
+    "explain",
+    first="script kernel grid args consts warps hardware computes tune check",
+    instead=INSTEAD | {"--tiles": CONSTANTS},
+)
 @click.argument("file", required=False)
 @text_option(
     "--script",

@@ -141,9 +141,17 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
         where = str(answers.refused[0]) if answers.refused else f"--script {file}"
-        hint = "" if caught or answers.refused else f"the script saw a GPU of {question.target}; --target names another"
+        hint = "" if caught or answers.refused else without_kernels(path, question.target)
         raise InputError(where, f"launches of {names}, and no answer", allowed, hint)
     return answers
+
+
+def without_kernels(path: Path, target: str) -> str:
+    """The hint for a script that launches no kernel of Triton."""
+    text = path.read_text(errors="replace")
+    if "torch" in text and "torch.compile" not in text and "triton" not in text:
+        return "PyTorch's own kernels are not seen: call torch.compile(model), and its launches are listed"
+    return f"the script saw a GPU of {target}; --target names another"
 
 
 def compiled_answers(found: Compilations, script: str, question: Question) -> Answers:
