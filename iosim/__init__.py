@@ -15,7 +15,7 @@ __version__ = "0.3.0"
 
 _WHERE = {
     "count": "counting.count",
-    "sweep": "sweeps.frame",
+    "sweep": "sweeps.run",
     "tune": "tuning.least",
     "curve": "tuning.least",
     "least_M": "tuning.inverse",
@@ -118,7 +118,7 @@ if TYPE_CHECKING:  # the same names, for type checkers
     from .studies.roofline import roofline as roofline
     from .studies.training import Training as Training
     from .studies.training import training as training
-    from .sweeps.frame import sweep as sweep
+    from .sweeps.run import sweep as sweep
     from .tracing.cache_answer import cache as cache
     from .tracing.events import Events as Events
     from .tracing.events import trace as trace

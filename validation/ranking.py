@@ -18,7 +18,7 @@ from iosim.hardware import Hardware, configs_folder, load
 from iosim.schedules import find
 from iosim.studies.bound_tiles import Goodness, at_least, in_order
 from iosim.studies.ideal_roofline import rows_of, work_by_kind
-from iosim.studies.measured_kernels import kept
+from iosim.studies.roofline import kept
 
 FOLDER = Path(__file__).parent / "h200-2026-11-22"
 FILE = configs_folder() / "measured" / "ranking.json"

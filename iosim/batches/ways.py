@@ -10,7 +10,7 @@ page, or several pages, of which each has an entry of the block table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.dependent_tiles import Span
@@ -26,8 +26,6 @@ from .launches import Launch, part_in_pages, part_of_keys, rows
 from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..core.typing import Attention, Machine, Size, SizeClasses, Tile, Tiling, Words
     from .asked import Batch
     from .shapes import Whole

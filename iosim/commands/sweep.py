@@ -15,7 +15,7 @@ from ..counting.given import Given, memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..progress import Meter
-from ..sweeps.folder import Share, parse_share
+from ..sweeps.folder import About, Share, parse_share
 from ..sweeps.own_options import COUNT as COUNTED
 from ..sweeps.own_options import OTHER_SCHEDULES, OWN, asking
 from ..units import parse_count
@@ -46,7 +46,6 @@ from .options import (
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
     from ..sweeps.executors import Executor
-    from ..sweeps.folder import About
     from ..sweeps.parts import Work
 
 
@@ -82,7 +81,7 @@ class Question(NamedTuple):
         """The grid. Raises InputError for axes and options that do not go together."""
         from ..core.tiling import tiles_text
         from ..counting.columns import every_column
-        from ..counting.sweep_file import sweep_of
+        from ..counting.sweep_axes import sweep_of
 
         counted, size = self.command == COUNTED, self.M
         given = {**given, "hardware": self.hardware, "paper_model": self.paper_model}

@@ -10,7 +10,37 @@ from typing import TypedDict
 from .typing import Dropout, Mask
 
 
-class UndroppedOptions(TypedDict, total=False):
+class OtherOptions(TypedDict, total=False):
+    """Options of a problem that are not sizes, except the mask and dropout."""
+
+    dtype: str
+    acc_dtype: str | None
+    lse: bool
+    keep_p: bool
+    visit_all: bool
+    count_init: bool
+    gqa: str
+    register_bytes: int
+    stages: int
+    latent: bool
+    kv_dtype: str | None
+    kv_scales: str
+    choice_rows: int
+    elementwise: int
+    splits: int
+    page_size: int
+    top_k: int
+    key_block: int
+
+
+class MoreOptions(OtherOptions, total=False):
+    """Options of a problem that are not sizes."""
+
+    mask: Mask
+    dropout: Dropout | None
+
+
+class UndroppedOptions(OtherOptions, total=False):
     """Options of a problem that may be left out, except the mask and dropout."""
 
     Nk: int
@@ -18,53 +48,10 @@ class UndroppedOptions(TypedDict, total=False):
     heads: int
     kv_heads: int
     dv: int
-    dtype: str
-    acc_dtype: str | None
-    lse: bool
-    keep_p: bool
-    visit_all: bool
-    count_init: bool
-    gqa: str
-    register_bytes: int
-    stages: int
-    latent: bool
-    kv_dtype: str | None
-    kv_scales: str
-    choice_rows: int
-    elementwise: int
-    splits: int
-    page_size: int
-    top_k: int
-    key_block: int
     causal: bool
 
 
 class ProblemOptions(UndroppedOptions, total=False):
     """Options of a problem that may be left out, except the mask."""
 
-    dropout: Dropout | None
-
-
-class MoreOptions(TypedDict, total=False):
-    """Options of a problem that are not sizes."""
-
-    dtype: str
-    acc_dtype: str | None
-    mask: Mask
-    lse: bool
-    keep_p: bool
-    visit_all: bool
-    count_init: bool
-    gqa: str
-    register_bytes: int
-    stages: int
-    latent: bool
-    kv_dtype: str | None
-    kv_scales: str
-    choice_rows: int
-    elementwise: int
-    splits: int
-    page_size: int
-    top_k: int
-    key_block: int
     dropout: Dropout | None

@@ -1,12 +1,13 @@
-"""Rounding of float32 to narrower types, as at the end of a kernel's step. NumPy is loaded on the first call."""
+"""Rounding of float32 to narrower types, as at the end of a kernel's step. Imports NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from .typing import Array
@@ -16,8 +17,6 @@ LARGEST_E4M3, SMALLEST_NORMAL_E4M3 = 448.0, -6  # the largest number; the expone
 
 def to_bf16(x: Array) -> Array:
     """Float32 rounded to its upper 16 bits: to the nearest, ties to even. NaN and infinities stay."""
-    import numpy as np
-
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
     return np.where(np.isfinite(x), rounded.astype(np.uint32).view(np.float32).reshape(np.shape(x)), x)
@@ -25,8 +24,6 @@ def to_bf16(x: Array) -> Array:
 
 def to_fp16(x: Array) -> Array:
     """Float32 rounded to fp16, and kept as float32: to the nearest, ties to even. What is too large is infinite."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         return np.asarray(x, np.float16).astype(np.float32)
 
@@ -35,8 +32,6 @@ def to_e4m3(x: Array) -> Array:
     """Float32 rounded to FP8 E4M3 (Micikevicius et al. 2022, arXiv 2209.05433): 3 bits after the leading one, exponents
     from -6, ties to even. Numbers above 448 become 448. Infinities stay, although E4M3 has none: they mark hidden
     scores and the maximum of a row without scores."""
-    import numpy as np
-
     x = np.asarray(x, np.float32)
     _, exponent = np.frexp(x)
     step = np.ldexp(np.float32(1), np.maximum(exponent - 1, SMALLEST_NORMAL_E4M3) - 3)
@@ -47,8 +42,6 @@ def to_e4m3(x: Array) -> Array:
 
 def e4m3_bits(x: Array) -> NDArray[np.uint8]:
     """The e4m3 encodings of numbers, rounded as by `to_e4m3`; 127 for NaN and infinity."""
-    import numpy as np
-
     rounded = to_e4m3(x)
     size, finite = np.abs(np.where(np.isfinite(rounded), rounded, 0)), np.isfinite(rounded)
     exponent = np.maximum(np.frexp(size)[1] - 1, SMALLEST_NORMAL_E4M3)
@@ -59,8 +52,6 @@ def e4m3_bits(x: Array) -> NDArray[np.uint8]:
 
 def of_e4m3_bits(bits: NDArray[np.uint8]) -> Array:
     """The numbers that e4m3 encodings stand for, in float32."""
-    import numpy as np
-
     exponent, mantissa = np.maximum(bits >> 3 & 15, 1).astype(np.int32), (bits & 7) + np.where(bits & 120, 8, 0)
     size = np.ldexp(mantissa.astype(np.float32), exponent - 1 + SMALLEST_NORMAL_E4M3 - 3)
     return np.where(bits & 127 == 127, np.nan, np.where(bits & 128, -size, size)).astype(np.float32)

@@ -25,8 +25,7 @@ from ..predict.predict import predict
 from ..schedules import Schedule, find
 from . import device
 from .arrays import DeviceArray, DeviceArrays
-from .jobs import KernelJob, ScheduleJob, runner
-from .notes import OutputErrors
+from .jobs import KernelJob, OutputErrors, ScheduleJob, runner
 from .same_steps import Met, slope_of_job
 
 if TYPE_CHECKING:

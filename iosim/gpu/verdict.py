@@ -19,9 +19,8 @@ from ..predict.dram import Conditions
 from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from ..search.best import footprint
-from .jobs import Job, ScheduleJob, runner
+from .jobs import Job, Note, OutputErrors, ScheduleJob, runner
 from .ncu.counters import ProfiledKernel
-from .notes import Note, OutputErrors
 from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads

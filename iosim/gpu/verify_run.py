@@ -22,10 +22,9 @@ from ..hardware import Hardware, load, measured_of, names
 from ..schedules import Schedule, applies, distinct, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
-from .jobs import Job, ScheduleJob, job_from_json, kept_jobs, key_of
+from .jobs import Job, Note, ScheduleJob, job_from_json, kept_jobs, key_of
 from .ncu import counters
 from .ncu import run as ncu
-from .notes import Note
 from .verdict import Evidence, summary, verify
 from .verdict_rows import Summary, SweepVerdict, Verdict, in_words, verdict_table
 

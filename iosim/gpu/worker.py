@@ -19,9 +19,8 @@ import numpy as np
 from ..errors import IosimError
 from ..schedules import find
 from . import device, flex
-from .jobs import FLEX, TORCH, Job, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .jobs import FLEX, TORCH, Job, Note, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
-from .notes import Note
 from .outputs import inputs_of, output_errors
 
 REPEATS = 10

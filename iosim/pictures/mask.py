@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..masks import parse_mask
@@ -14,7 +16,6 @@ from .colours import INK
 from .svg import PLAIN, SHEET_WIDTH, head_svg, label, svg_file, svg_frame
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from ..core.typing import Mask, Tiling
@@ -62,8 +63,6 @@ def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMa
         found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
         allowed = f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side"
         raise InputError("mask picture", found, allowed, "try a smaller --N or larger --tiles")
-    import numpy as np
-
     shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)
     active = int((shares > 0).sum())
     title = f"{p.mask}, N = {p.N}, Nk = {p.Nk}, tiles {tiling.rows_q}x{tiling.rows_k}: "
@@ -73,8 +72,6 @@ def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMa
 
 def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
     """The visible share of every tile. The problem's mask must not be dense."""
-    import numpy as np
-
     bound = p.mask.bind(p, tiling, True)
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
     shares = np.empty((len(rows), len(columns)))

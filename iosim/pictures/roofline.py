@@ -15,14 +15,12 @@ from ..counting.sweep_axes import AxisValue, read_counts
 from ..errors import InputError
 from ..hardware import load
 from ..schedules import find_all
-from ..studies.measured_kernels import measured_beside
-from ..studies.roofline import roofline
+from ..studies.roofline import Roofline, measured_beside, roofline
 from .chart import Chart, ChartLine
 from .sheet import Sheet
 
 if TYPE_CHECKING:
     from ..studies.ideal_roofline import RooflineRow
-    from ..studies.roofline import Roofline
     from .asked import Asked
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import TENSORS
 from ..oracles.backward import backward_inputs
-from ..search.outputs import Outputs
-from ..search.pairs import Pair, Pairs
+from ..search.pairs import Outputs, Pair, Pairs
 from ..steps.backward import (
     add_row_dots,
     add_value_gradients,

@@ -19,9 +19,8 @@ from ..counting.count import default_schedules
 from ..cuda.machine import generate
 from ..errors import CapacityError, InputError, IosimError
 from ..hardware import Hardware, measured_as
-from ..predict.effort import seconds_to_predict
 from ..predict.generated import check_room, predict_generated
-from ..predict.on_request import check_compared
+from ..predict.on_request import check_compared, seconds_to_predict
 from ..schedules import Schedule, find_all, require
 from ..search.best import best_tiles
 

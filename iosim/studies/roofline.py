@@ -1,13 +1,16 @@
 """Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and the least time on a GPU.
 
 The times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. Kept measurements of PyTorch's
-kernels stand beside them. The predicted time of generated kernels (predict/on_request.py) is there if asked for.
+kernels (configs/measured/kernels.csv) stand beside them. The predicted time of generated kernels
+(predict/on_request.py) is there if asked for.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
@@ -22,19 +25,59 @@ from ..counting.notes import mask_notes, tile_notes
 from ..counting.report import problem_row
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
-from ..hardware import Hardware, load, measured_as
+from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
 from ..predict.on_request import asks_for_generated, check_compared
 from ..schedules import Schedule, require
 from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
-from .measured_kernels import measured_beside
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, TilesAsked, Tiling
     from ..predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
+
+
+SIZES = ("N", "Nk", "d", "batch", "heads", "kv_heads")
+
+
+@dataclass(frozen=True)
+class MeasuredKernel:
+    """The time of one of PyTorch's kernels on a GPU, alone and with an empty L2."""
+
+    gpu: str
+    kernel: str
+    problem: Attention
+    seconds: float
+
+
+@cache
+def kept() -> tuple[MeasuredKernel, ...]:
+    """All kept times."""
+    with open(configs_folder() / "measured" / "kernels.csv", newline="", encoding="utf-8") as file:
+        return tuple(map(read, csv.DictReader(file)))
+
+
+def read(row: dict[str, str]) -> MeasuredKernel:
+    """A row of the file."""
+    N, Nk, d, batch, heads, kv_heads = (int(row[name]) for name in SIZES)
+    p = Attention(
+        N, d, Nk=Nk, batch=batch, heads=heads, kv_heads=kv_heads, dtype=row["dtype"], mask=parse_mask(row["mask"])
+    )
+    return MeasuredKernel(row["gpu"], row["kernel"], p, float(row["seconds"]))
+
+
+def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
+    """The kept times for a problem of these sizes, type and mask on a GPU, the fastest first."""
+    own = [getattr(p, name) for name in (*SIZES, "dtype", "mask")]
+    found = [
+        one
+        for one in kept()
+        if one.gpu == chip.name and [getattr(one.problem, name) for name in (*SIZES, "dtype", "mask")] == own
+    ]
+    return sorted(found, key=lambda one: one.seconds)
+
 
 TAKEN = (
     "N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "predict", "mask",

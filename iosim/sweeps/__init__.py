@@ -2,6 +2,6 @@
 
 In reading order: questions.py asks a command at each point. identity.py has the files on which rows depend. parts.py
 cuts a sweep into parts, whose rows pieces.py and row_text.py write. executors.py says what makes them: this process,
-several, or Dask (scheduler.py). folder.py keeps them in a folder, with a hash of each. run.py puts these together.
-gather.py joins a folder. frame.py answers `iosim.sweep`.
+several, or Dask (scheduler.py). folder.py keeps them in a folder, with a hash of each. run.py puts these together,
+and answers `iosim.sweep`. gather.py joins a folder.
 """

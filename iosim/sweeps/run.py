@@ -1,18 +1,26 @@
-"""Runs of a sweep: an executor makes its parts, which go into a folder, or one after the other into a single file."""
+"""Runs of a sweep: an executor makes its parts, which go into a folder, into a single file, or into one DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
-from ..units import parse_count
+from ..answer import pandas_cells
+from ..counting.names import check_names, takes_causal
+from ..counting.sweep_axes import AXES, AxisValue, build
+from ..errors import CheckError, InputError
+from ..units import MOST_POINTS, parse_count
 from .executors import Executor, Processes, Serial, results
 from .folder import WHOLE, About, Share, opened
-from .parts import Job, Parts, WritePart, Written, make_pieces, write
+from .identity import inputs_of
+from .own_options import COUNT, OWN, asking
+from .parts import Job, Parts, Work, WritePart, Written, make_pieces, make_tables, write
+from .questions import known_question
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from ..progress import Meter
     from .pieces import Out
 
@@ -55,3 +63,63 @@ def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int
     called with the steps of each chunk."""
     with closing(results(executor, Job(make_pieces, work), range(len(work)))) as pieces:
         return write(work, out, pieces, advance)
+
+
+TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "paper_model", "what", "jobs", "scheduler")
+IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
+
+
+@takes_causal
+def sweep(
+    schedules: AxisValue = (),
+    tiles: AxisValue = None,
+    tile_multiple: AxisValue = None,
+    hardware: AxisValue = None,
+    *,
+    what: str = COUNT,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    M: AxisValue = None,
+    paper_model: bool = False,
+    **values: AxisValue,
+) -> pd.DataFrame:
+    """The counts of a whole grid as one pandas DataFrame: `sweep(N="1024:8192:x2", d=[64, 128], M="16KB:256KB:x2")`.
+
+    A row is one grid point, schedule and tile rule. Its columns are those of `iosim sweep`, in words and bytes.
+
+    - The axes are N, Nk, d, batch, heads, kv_heads, dv, dtype, acc_dtype, mask, M, hardware, tiles, tile_multiple,
+      and the options of schedules that take a value, as splits and gqa.
+    - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
+      and `8:64:+8` adds 8.
+    - `schedules` are those of `count`. Other options are fields of `Attention`.
+    - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check`, `roofline` or `links`. Options
+      of these commands (`iosim sweep --help-all`) are axes too, except the flags `curve`, `decode` and `detail`.
+    - `jobs`: the number of processes of this machine. `scheduler`: a Dask scheduler, as `local` or `tcp://HOST:8786`.
+
+    Raises InputError for a value that is not allowed, and for a keyword that is not known.
+    """
+    check_names("sweep", values, (*AXES, *TAKEN, *OWN))
+    own = {name: values.pop(name) for name in OWN if name in values}
+    own["schedules"] = schedules
+    axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
+    asked = asking(known_question(what), own)
+    plan = build(axes, own.pop("schedules", ()), tiles, tile_multiple, (), asked, paper_model, **values)
+    if plan.points > MOST_POINTS:
+        raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
+    work = Work(plan, "csv", inputs=inputs_of(plan), what=what)
+    try:
+        with closing(executor_of(jobs, scheduler)) as executor:
+            return joined(list(results(executor, Job(make_tables, work), range(len(work)))), what)
+    except CheckError as error:
+        raise CheckError(f"{error}; {IN_A_SCRIPT}" if jobs and jobs > 1 else str(error)) from None
+
+
+def joined(tables: Sequence[pd.DataFrame], what: str) -> pd.DataFrame:
+    """The tables, one below the other. Points of another command than `count` may leave different cells empty."""
+    import pandas as pd
+
+    if what == COUNT:
+        return pd.concat(tables, ignore_index=True)
+    cells = {name: [cell for table in tables for cell in table[name].tolist()] for name in tables[0]}
+    known = {name: [None if pd.isna(cell) else cell for cell in found] for name, found in cells.items()}
+    return pd.DataFrame({name: pandas_cells(found) for name, found in known.items()})

@@ -17,7 +17,7 @@ from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
 from iosim.studies.roofline import roofline
-from iosim.sweeps.frame import sweep
+from iosim.sweeps.run import sweep
 from iosim.tuning.crossover import crossover
 from iosim.tuning.least import curve, tune
 from iosim.tuning.sides import questions_of_papers

@@ -6,7 +6,7 @@ from paths import DATA
 from iosim import Attention, Tiling
 from iosim.errors import InputError
 from iosim.gpu.jobs import ScheduleJob, torch_job
-from iosim.gpu.ncu import counters, spills
+from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.predict.blocks import touches_of
@@ -30,19 +30,19 @@ def test_only_stores_to_the_stack_count():
     text = page("iosim_marker", ("EXIT", 1)) + "\n"
     text += page("k", ("      STL.64 [R1+0x10], R30", "1,024"), ("@!P0  STL [R1], R2", 7), ("LDL R66, [R1+0x1c]", 9),
                  ("STL.128 [R1+0x20], R4", 3), ("STL.U8 [R1+0x3], R4", 2), ("STG.E [R2+0x10], R4", 5), ("STL [R7], R4", 5))  # fmt: skip
-    assert spills.parse_stores(text) == [[[(16, 8, 1024), (0, 4, 7), (32, 16, 3), (3, 1, 2)]]]
+    assert counters.parse_stores(text) == [[[(16, 8, 1024), (0, 4, 7), (32, 16, 3), (3, 1, 2)]]]
 
 
 def test_pages_of_a_real_profile():
     """The page lists a kernel twice, or once; each belongs to the job after whose marker it comes. All that is stored is
     what the counters have beside the stores of tensors."""
-    jobs = spills.parse_stores(PAGES)
+    jobs = counters.parse_stores(PAGES)
     assert [len(job) for job in jobs] == [1, 1]
     for (stores,), spilled, grid in zip(jobs, SPILLED, (32, 33), strict=True):
         assert sum(32 * width * runs for _, width, runs in stores) == pytest.approx(spilled, rel=1e-3)
         metrics = spilling(spilled)
         kernel = ProfiledKernel("flash", (grid, 1, 32), (128, 1, 1), metrics, tuple(stores))
-        assert spills.block_bytes(kernel) == ((72 * 128, 56 * 128) if grid == 32 else (28 * 128, 32 * 128))
+        assert counters.block_bytes(kernel) == ((72 * 128, 56 * 128) if grid == 32 else (28 * 128, 32 * 128))
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_what_a_block_writes_by_hand(stores, answer):
     """Four blocks of 64 threads: 8 warps."""
     seen = sum(32 * width * runs for _, width, runs in stores)
     kernel = ProfiledKernel("k", (4,), (64,), spilling(seen), tuple(stores))
-    assert spills.block_bytes(kernel) == tuple(64 * bytes_ for bytes_ in answer)
+    assert counters.block_bytes(kernel) == tuple(64 * bytes_ for bytes_ in answer)
 
 
 def test_stores_that_are_not_what_was_spilled_say_nothing():
     for stores, spilled in (((), 1000), (((0, 4, 8),), 1000), (((0, 4, 8),), 0)):
-        assert spills.block_bytes(ProfiledKernel("k", (4,), (64,), spilling(spilled), stores)) is None
+        assert counters.block_bytes(ProfiledKernel("k", (4,), (64,), spilling(spilled), stores)) is None
 
 
 PROFILER = """#!/bin/sh
@@ -93,8 +93,10 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     jobs = [torch_job("torch-flash", Attention(N, 128)) for N in (4096, 4097, 1)]
     found = ncu.profile(jobs, str(tmp_path / "kept.csv"))
     kernels = [kernel for (kernel,) in found.jobs]
-    assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in spills.parse_stores(PAGES)] + [0]
-    assert spills.block_bytes(kernels[0]) == (9216, 7168)
+    assert [len(kernel.stack_stores) for kernel in kernels] == [len(job[0]) for job in counters.parse_stores(PAGES)] + [
+        0
+    ]
+    assert counters.block_bytes(kernels[0]) == (9216, 7168)
     assert counters.read_profile(tmp_path / "kept.csv") == found
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.csv", "kept.csv", "ncu"]
     ours = [ScheduleJob("flash2", Attention(4096, 128), Tiling(64, 64))] * 3

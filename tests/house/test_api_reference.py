@@ -31,7 +31,7 @@ ABOUT = {
     "`Cost` mark what a step costs.",
 }
 SECTIONS = {
-    "Counting": {"counting/count.py": ["count"], "sweeps/frame.py": ["sweep"]},
+    "Counting": {"counting/count.py": ["count"], "sweeps/run.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"], "batches/answer.py": ["batch", "replay"],
         "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],

@@ -42,14 +42,15 @@ def typed_dict(name, base, about, fields):
 
 def written():
     every = [*OF_EVERY_PROBLEM.values(), CHOICE_ROWS, *all_declared()]
-    free = [option for option in every if option.name not in ("N", "d", "mask")]
-    dropout = [f"    dropout: {OTHERS['dropout']}"]
-    more = [option for option in every if option not in SIZES]
+    sizes = [option for option in SIZES if option.name not in ("N", "d")]
+    others = [option for option in every if option not in SIZES and option.name != "mask"]
+    dropout, mask = (f"    {name}: {OTHERS[name]}" for name in ("dropout", "mask"))
     return "".join([
         HEAD,
-        typed_dict("UndroppedOptions", "TypedDict, ", "Options of a problem that may be left out, except the mask and dropout.", [*lines(free), "    causal: bool"]),
-        typed_dict("ProblemOptions", "UndroppedOptions, ", "Options of a problem that may be left out, except the mask.", dropout),
-        typed_dict("MoreOptions", "TypedDict, ", "Options of a problem that are not sizes.", [*lines(more), *dropout]),
+        typed_dict("OtherOptions", "TypedDict, ", "Options of a problem that are not sizes, except the mask and dropout.", lines(others)),
+        typed_dict("MoreOptions", "OtherOptions, ", "Options of a problem that are not sizes.", [mask, dropout]),
+        typed_dict("UndroppedOptions", "OtherOptions, ", "Options of a problem that may be left out, except the mask and dropout.", [*lines(sizes), "    causal: bool"]),
+        typed_dict("ProblemOptions", "UndroppedOptions, ", "Options of a problem that may be left out, except the mask.", [dropout]),
     ])  # fmt: skip
 
 

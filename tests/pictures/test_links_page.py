@@ -10,8 +10,7 @@ from test_player import BROWSER, browser, data
 
 import iosim
 from iosim.distributed.schedules import PASSES
-from iosim.pictures.gpu_lanes import data_of
-from iosim.pictures.links_page import example
+from iosim.pictures.links_page import data_of, example
 
 QUESTION = "--ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8"
 DECODING = ("tree", "gathered-q")

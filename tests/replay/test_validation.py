@@ -20,8 +20,7 @@ from iosim.cuda.sectors import partial_sectors
 from iosim.cuda.warp_split import LANES
 from iosim.errors import MissingError
 from iosim.gpu.jobs import ScheduleJob, key_of, runner
-from iosim.gpu.ncu.counters import TO_L2
-from iosim.gpu.ncu.spills import block_bytes
+from iosim.gpu.ncu.counters import TO_L2, block_bytes
 from iosim.gpu.profile.explain import explain
 from iosim.gpu.profile.passes import explain_passes
 from iosim.gpu.verdict import partial_sectors_of, verify

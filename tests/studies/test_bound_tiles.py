@@ -18,8 +18,7 @@ from iosim.schedules import find
 from iosim.search.best import footprint
 from iosim.studies.bound_tiles import TIE, at_least, fastest_by_bound, goodness, in_order
 from iosim.studies.fastest import idle
-from iosim.studies.measured_kernels import kept
-from iosim.studies.roofline import roofline
+from iosim.studies.roofline import kept, roofline
 
 LINE = ("tune", "--N", 4096, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
 

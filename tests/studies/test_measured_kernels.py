@@ -13,8 +13,7 @@ from iosim.hardware import configs_folder, load
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.studies.ideal_roofline import rows_of, work_by_kind
-from iosim.studies.measured_kernels import kept, measured_beside
-from iosim.studies.roofline import roofline, winners
+from iosim.studies.roofline import kept, measured_beside, roofline, winners
 
 GPUS = ("H100", "H200")
 SIDES = (16, 64, 128, 256)

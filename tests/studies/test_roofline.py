@@ -22,8 +22,7 @@ from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
 from iosim.predict.blocks import touches_of
-from iosim.predict.effort import Effort
-from iosim.predict.on_request import COMPARED
+from iosim.predict.on_request import COMPARED, Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.studies.ideal_roofline import LaunchWork, WorkByKind, work_by_kind

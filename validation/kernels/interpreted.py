@@ -157,8 +157,7 @@ def launched_by(asked: Asked) -> object:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.interpreter import InterpretedFunction
 
-    from iosim.kernels.pretend.cuda import absent_gpu
-    from iosim.kernels.pretend.measured import measures_pretended
+    from iosim.kernels.pretend.cuda import absent_gpu, measures_pretended
     from iosim.kernels.pretend.packages import stand_ins
     from iosim.kernels.read.kernel_file import folder_on_path
     from iosim.kernels.read.script import run_as_main, tensors

@@ -3,19 +3,29 @@
 The worker launches a marker before each job, so the CSV alone says which kernels belong to which job. The worker's
 notes (words, errors, times) are in the same file, on lines `==IOSIM== {json}` beside the profiler's own `==PROF==`
 lines. So one file is enough to repeat a verdict.
+
+Counters say how many bytes a kernel spills, not how often a thread writes the same bytes. Bytes that are written in
+every tile stay in the L2. Bytes that are written once a block are next written by the next block; meanwhile they may go
+to DRAM. Nsight Compute's page of instructions (`--page source`) tells the two apart: it lists every store to the stack,
+with its offset and the number of warps that ran it.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from math import prod
 from pathlib import Path
 
+from ...cuda.warp_split import LANES
 from ...errors import InputError
 from ...hardware import SECTOR_BYTES
 from ...reading import Unreadable, read_text
-from ..notes import Note
+from ..jobs import Note
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"
 STORES = "l1tex__t_bytes_pipe_lsu_mem_global_op_st.sum"
@@ -45,7 +55,7 @@ StoreInstruction = tuple[int, int, int]
 class ProfiledKernel:
     """A profiled launch. Metrics are in base units (bytes, ns).
 
-    `stack_stores` are the instructions that spill registers, if they were profiled (gpu/ncu/spills.py). `elsewhere` has
+    `stack_stores` are the instructions that spill registers, if they were profiled (`block_bytes`). `elsewhere` has
     the DRAM bytes (read, written) with the arrays in other places.
     """
 
@@ -241,3 +251,58 @@ def first_error(lines: list[str]) -> str:
     """The first error of the profiler, or the first line."""
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return (errors or lines or ["nothing"])[0]
+
+
+COUNT = "inst_executed"  # the metric: warps that ran an instruction
+STORE_INSTRUCTION = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
+WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
+WORD_BYTES = 4
+SPILL_TOLERANCE = 0.01  # relative difference to the bytes that the counters say are spilled
+
+
+def parse_stores(text: str) -> list[list[list[StoreInstruction]]]:
+    """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
+    jobs: list[list[list[StoreInstruction]]] = []
+    for (name, _, stores), _ in groupby(_listings(text)):
+        if MARKERS[0] in name:
+            jobs.append([])
+        elif jobs:
+            jobs[-1].append(stores)
+    return jobs
+
+
+def _listings(text: str) -> Iterator[tuple[str, str, list[StoreInstruction]]]:
+    """(kernel name, first address, stores) of each page."""
+    lines = [row for row in csv.reader(text.splitlines()) if row]
+    starts = [n for n, row in enumerate(lines) if row[0] == "Kernel Name"]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        header, *body = lines[start + 1 : end]
+        rows = [dict(zip(header, row, strict=False)) for row in body if row[0].startswith("0x")]
+        stores = [store for row in rows for store in _store(row["Source"], row[COUNT])]
+        yield lines[start][1], body[0][0] if body else "", stores
+
+
+def _store(instruction: str, warps: str) -> Iterator[StoreInstruction]:
+    found = STORE_INSTRUCTION.search(instruction)
+    if found:
+        width = [WIDTHS[part] for part in found[1].split(".") if part in WIDTHS]
+        yield int(found[2] or "0", 16), sum(width) or WORD_BYTES, int(warps.replace(",", ""))
+
+
+def block_bytes(kernel: ProfiledKernel) -> tuple[int, int] | None:
+    """(bytes written once, bytes written repeatedly) by a block to the stacks of its threads.
+
+    Bytes are written repeatedly if an instruction that stores them runs more than once in a warp. None if the stores
+    are not known, or do not add up to the spilled bytes that the counters say.
+    """
+    threads = prod(kernel.block)
+    warps = -(-threads // LANES) * prod(kernel.grid)
+    seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)
+    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > SPILL_TOLERANCE * seen:
+        return None
+    most: dict[int, int] = {}
+    for first, width, runs in kernel.stack_stores:
+        for place in range(first, first + width):
+            most[place] = max(runs, most.get(place, 0))
+    once = sum(runs <= warps for runs in most.values())
+    return once * threads, (len(most) - once) * threads

@@ -14,10 +14,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import MissingError
-from ..jobs import Job, TorchJob
-from ..notes import Note
-from .counters import DENIED, GRANT, LAUNCH_METRICS, METRICS, NOTE, TO_L2, Profile, ProfiledKernel, read_profile
-from .spills import COUNT, parse_stores
+from ..jobs import Job, Note, TorchJob
+from .counters import (
+    COUNT,
+    DENIED,
+    GRANT,
+    LAUNCH_METRICS,
+    METRICS,
+    NOTE,
+    TO_L2,
+    Profile,
+    ProfiledKernel,
+    parse_stores,
+    read_profile,
+)
 
 LIMIT_SECONDS = 540
 SPILLS = 0.01  # a share of the bytes from SM to L2 above which spills are worth a second profile

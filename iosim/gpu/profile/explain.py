@@ -13,6 +13,8 @@ from itertools import chain, product, starmap
 from math import ceil, prod
 from typing import TYPE_CHECKING, TypedDict
 
+import numpy as np
+
 from ...answer import rounded
 from ...core.folded import Folded
 from ...core.problem import DENSE, Attention, mask_matters, narrowed, skips_tiles
@@ -25,8 +27,7 @@ from ...predict.block_work import Occupancy
 from ...predict.dram import Conditions
 from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, moved_bytes, predict
 from ...schedules import SCHEDULES, Schedule
-from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
-from ..ncu.spills import block_bytes
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel, block_bytes
 from .passes import (
     NAME_LENGTH,
     PROFILE_TILES,
@@ -252,8 +253,6 @@ def _split(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, packe
 
 def _first_launches(schedule: Schedule, problem: Attention, splits: range) -> list[tuple[int, int]]:
     """Words (read, written) of the first launch, over all heads, with each number of splits. One walk counts all."""
-    import numpy as np
-
     p = narrowed(problem, visit_all=False, splits=np.array(splits, object))  # Python integers: no overflow
     traffic = Traffic()
     Folded(p, traffic).run(schedule, SPLIT_TILES)
@@ -290,8 +289,6 @@ def _candidates(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, 
 def _moved_by_tiles(schedule: Schedule, problem: Attention, whole: bool) -> list[tuple[Tiling, int, int, int]]:
     """(tiles, bytes loaded, bytes read, bytes written) of each pair of tile sizes that the schedule can have. `whole`:
     ragged tiles are loaded whole. One walk counts all pairs, if the mask and each of the pairs allow that."""
-    import numpy as np
-
     tilings = list(starmap(Tiling, product(PROFILE_TILES, PROFILE_TILES)))
     rows_q, rows_k = np.array(list(product(PROFILE_TILES, PROFILE_TILES)), object).T  # Python integers: no overflow
     try:

@@ -20,8 +20,7 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
 
 from ...errors import InputError, IosimError
-from ..pretend.cuda import absent_gpu
-from ..pretend.measured import measures_pretended
+from ..pretend.cuda import absent_gpu, measures_pretended
 from ..pretend.packages import stand_ins
 from ..pretend.tensors import pretended_tensors
 from ..pretend.values import VALUES, WRITES, forget

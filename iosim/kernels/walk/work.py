@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from .code import DOTS, MEMORY, READS, Block, Operation
 
 if TYPE_CHECKING:
@@ -58,8 +60,6 @@ class Works:
 
     def add(self, rows: Integers) -> None:
         """Add the next programs of the grid: a row of numbers for each."""
-        import numpy as np
-
         same = len(rows) == 1 or bool((rows == rows[0]).all())
         kinds, inverse = np.unique(rows[:1] if same else rows, axis=0, return_inverse=True)
         inverse = np.zeros(len(rows), np.int64) if same else inverse.reshape(-1)
