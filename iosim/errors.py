@@ -4,7 +4,7 @@ The command line turns an IosimError into one message on stderr and an exit code
 usage, 3 if something is missing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MEANT = "did you mean"
 
@@ -33,6 +33,13 @@ class InputError(IosimError, ValueError):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all four arguments. By default only the message is, unpickling fails, and a process pool hangs."""
         return type(self), (self.where, self.found, self.allowed, self.hint)
+
+
+def as_one(faults: Sequence[InputError]) -> IosimError:
+    """The fault, or several in one message, each on a line."""
+    if len(faults) == 1:
+        return faults[0]
+    return IosimError(f"{len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults))
 
 
 class ScheduleError(IosimError):

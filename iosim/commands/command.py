@@ -10,7 +10,7 @@ import click
 
 from .. import __version__
 from ..core.options import OF_EVERY_PROBLEM
-from ..errors import InputError, IosimError, MissingError, closest, did_you_mean
+from ..errors import InputError, IosimError, MissingError, as_one, closest, did_you_mean
 from ..options import (
     ANSWER,
     DECLARED,
@@ -437,7 +437,7 @@ def as_window(keys: str) -> str:
     return f"a window of {number} keys, the query's own among them, is --mask 'causal&window:{number - 1}'"
 
 
-def together(faults: Sequence[InputError], example: str) -> InputError | IosimError:
+def together(faults: Sequence[InputError], example: str) -> IosimError:
     """All faults as one error, each option once. Options that are missing are one fault."""
     found: list[InputError] = []
     for fault in faults:
@@ -449,9 +449,7 @@ def together(faults: Sequence[InputError], example: str) -> InputError | IosimEr
         hint = f"as in {example}" if example else ""
         missing = InputError(", ".join(absent), NOTHING, "a value for each", hint)
         found = [missing, *(fault for fault in found if fault.found != NOTHING)]
-    if len(found) == 1:
-        return found[0]
-    return IosimError(f"{len(found)} faults\n" + "\n".join(f"  {fault}" for fault in found))
+    return as_one(found)
 
 
 def example_of(command: click.Command) -> str:

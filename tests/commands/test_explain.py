@@ -141,6 +141,17 @@ def test_one_message_for_bad_input(iosim, line, message):
 
 
 @needs_triton
+def test_all_arguments_that_cannot_be_read_are_named(iosim):
+    """A name that several of them lack is told once."""
+    line = [FILE, "--kernel", "add", "--grid", 1, "--const", "BLOCK=64", "--arg", "n=4"]
+    faults = iosim("explain", *line, "--arg", "X=fp16", "--arg", "Y=fp16", "--arg", "Z=fp17[n]").stderr
+    assert faults.startswith("Error: 3 faults\n  --arg X: found 'fp16'; ") and faults.count("\n") == 4
+    assert "\n  --arg Y: found 'fp16'; " in faults and "\n  --arg Z: found 'fp17'; did you mean 'fp16'?" in faults
+    lacking = iosim("explain", *line, *(part for name in "XYZ" for part in ("--arg", f"{name}=fp16[q]"))).stderr
+    assert lacking.startswith("Error: --arg X: found 'q'; ") and lacking.count("\n") == 1
+
+
+@needs_triton
 def test_a_file_that_fails_is_quoted(iosim, tmp_path):
     (tmp_path / "bad.py").write_text("import triton\n\nx = undefined + 1\n")
     answer = iosim("explain", tmp_path / "bad.py", "--grid", 1)

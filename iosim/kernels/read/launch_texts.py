@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...errors import InputError, suggestion
+from ...errors import InputError, as_one, suggestion
 from ...reading import Garbled, Unreadable, read_toml
 from ..walk.launch import Value
 from ..walk.places import Fault
@@ -106,15 +106,22 @@ def reader(args: Mapping[str, str], consts: Mapping[str, str], more: Mapping[str
 
 
 def given_values(kernel: Kernel, args: Mapping[str, str], consts: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a kernel's parameters."""
+    """The values of a kernel's parameters. The error names all that cannot be read."""
     functions = kernel.function.fn.__globals__
     names = reader(args, consts)
     names.more = {"tl": names.more["tl"], **{k: v for k, v in functions.items() if hasattr(v, "cache_key")}}
-    found = {}
+    found: dict[str, Value] = {}
+    faults: dict[tuple[object, str], InputError] = {}  # a name that two values lack is told once
     for name in kernel.parameters:
-        if name in names.texts:
-            with beside(kernel, name):
-                found[name] = names[name]
+        try:
+            if name in names.texts:
+                with beside(kernel, name):
+                    found[name] = names[name]
+        except InputError as fault:
+            faults.setdefault((fault.found, fault.allowed), fault)
+            names.under_way.clear()
+    if faults:
+        raise as_one([*faults.values()])
     return found
 
 
