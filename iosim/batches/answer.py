@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
+from ..counting.bounds import DOCS
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
 from ..counting.given import memory, without_memory
@@ -160,7 +161,8 @@ class Batched(Answer):
             f"d = {p.d}{values}, heads {p.heads} (kv {p.kv_heads}){layers}, {p.dtype} in HBM, {p.acc_dtype} "
             f"accumulators{p.cache_text}, mask {p.mask}, {memory}\n"
             f"each word once: {sum(self.distinct.values()):,} words, {format_bytes(self.distinct_bytes)}\n"
-            f"floor: {self.floor.words:,} words, {format_bytes(self.floor.bytes)} ({' and '.join(self.floor.forms)})\n"
+            f"floor: {self.floor.words:,} words, {format_bytes(self.floor.bytes)} "
+            f"({' and '.join(self.floor.forms)}: {DOCS})\n"
         )
 
     def to_dict(self) -> Row:

@@ -417,6 +417,8 @@ def binding(floor: Bound) -> str:
 
 
 def reached_lines(bounds: Sequence[Bound]) -> list[str]:
-    """What would reach each floor: a line each."""
+    """What would reach each floor, a line each. The last line has their classes, which a narrow table leaves out."""
     found = [b for b in bounds if isinstance(b, ProvenFloor) and b.reached_by and b.words]
-    return [f"{b.form if b.form == 'compulsory' else f'form {b.form}'}: {b.reached_by}" for b in found]
+    classes = [f"{b.name.split()[-1]} holds for {b.condition}" for b in bounds if b.kind == "floor"]
+    last = [f"{'; '.join(classes)}; forms and proofs: {DOCS}"] if found else []
+    return [*(f"{b.form if b.form == 'compulsory' else f'form {b.form}'}: {b.reached_by}" for b in found), *last]

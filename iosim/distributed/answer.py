@@ -112,6 +112,7 @@ class Links(Answer):
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
         pairs: Pieces = ["", Table(OF_PAIR, self.pairs)] if self.detail else []
         first, *reasons = [*answer_lines(self), *(one.text for one in self.crossings)]
+        reasons += ["floors and their names: docs/distributed.md"] if any(r.theorem for r in self.results) else []
         return [first, self.header(), self.counts(), *left_out, *pairs, *([""] if reasons else []), *reasons]
 
     def header(self) -> str:

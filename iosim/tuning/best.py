@@ -112,7 +112,7 @@ class Best(Answer):
         return [Entry("published", tiles.label, result, self.ratio(result)) for tiles, result in self.published]
 
     def pieces(self) -> Pieces:
-        left_out = "not in the space: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
+        left_out = "not searched: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
         columns: Columns[Entry] = [*ENTRY, *OF_RESULT]
         seen = self if self.every else self.kept
         wanted = (*SHOWN, *(column.name for column in add_columns(seen.results)))

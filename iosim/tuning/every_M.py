@@ -107,7 +107,7 @@ class Curve(Answer):
         p = self.problem
         blocks = f" with {self.least_blocks} blocks" if self.least_blocks > 1 else ""
         names = ", ".join(schedule.name for schedule in self.space)
-        left_out = "not in the space: " + ", ".join(schedule.name for schedule in self.left_out)
+        left_out = "not searched: " + ", ".join(schedule.name for schedule in self.left_out)
         range_of_M = f" for M {between(*self.within)}" if self.within else ""
         some = self.some()
         return [

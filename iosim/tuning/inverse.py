@@ -177,7 +177,7 @@ class LeastM(Answer):
     def head(self) -> list[str]:
         """The lines above the table: the answer, the problem, and the schedules that were not searched."""
         left_out = ", ".join(schedule.name for schedule in self.curve.left_out)
-        beyond = [f"not in the space: {left_out}"] if left_out else []
+        beyond = [f"not searched: {left_out}"] if left_out else []
         return [*self.lines, problem_line(self.problem), *beyond, ""]
 
     def shared_json(self) -> Row:

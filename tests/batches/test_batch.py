@@ -349,7 +349,7 @@ def test_the_floor_names_every_form_that_was_summed():
     assert found["bytes"] == 2 * found["words"] and found["form"] in found["forms"]
     text = shown("batch", *SERVER, "--M", "227KiB", "--acc-dtype", "fp32", "--way", "pack")
     assert "each word once: 105,897,984 words, 211,795,968 B (201.98 MiB)\n" in text
-    assert "floor: 132,942,208 words, 265,884,416 B (253.57 MiB) (compulsory and I)\n" in text
+    assert "floor: 132,942,208 words, 265,884,416 B (253.57 MiB) (compulsory and I: docs/floors.md)\n" in text
 
 
 def test_the_answer_of_a_batch_is_first():

@@ -292,6 +292,15 @@ def test_brackets_are_no_markup():
     assert "for all M in [d, Nd]" in text
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_bounds_say_for_what_they_hold_where_there_is_no_room_for_the_column(backward):
+    text = bare(on_terminal(["bounds", *BASE, *["--backward"] * backward], 80))
+    what = "exact gradients" if backward else "exact attention"
+    said = " ".join(text.split())
+    assert "not shown: valid" in said and f"; floor holds for {what} by standard products; forms" in said
+    assert "form " in text and said.endswith("docs/floors.md")
+
+
 def test_what_explains_a_kernel_fits_a_terminal():
     line = [
         "profile",

@@ -135,6 +135,7 @@ def test_of_rows_as_fast_the_one_with_fewest_bytes_is_named(llama, iosim):
     assert "At the peaks ring (ring 8) is fastest" in shown
     near = "ulysses (heads 8) takes 1.03 times as long, with 0.25 times the bytes."
     assert f"As fast, with no fewer bytes: ring-coded, pass-q.\n{near}\nA hop of ring hides" in shown
+    assert shown.endswith("\nfloors and their names: docs/distributed.md\n")
 
 
 def test_the_answer_is_first_and_true_of_both_figures(llama):

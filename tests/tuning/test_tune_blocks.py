@@ -208,7 +208,7 @@ def test_decoding_on_all_multiprocessors(iosim, ask):
     assert ask(*size)["winner"]["schedule"] != "split-kv" and ask(*size)["space"]["left_out"] == []
     text = iosim(*size, "--least-blocks", 132).stdout
     assert "least with 132 blocks: split-kv 1x198 --splits 33, " in text and re.search(
-        "not in the space: [^\n]*small-cache", text
+        "not searched: [^\n]*small-cache", text
     )
     rows = list(csv.DictReader(io.StringIO(iosim(*size, "--least-blocks", 132, "--csv").stdout)))
     assert (rows[0]["options"], rows[0]["blocks"]) == ("splits=33", "132")
