@@ -11,7 +11,7 @@ from ..counting.names import check_names, takes_causal
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
 from ..units import MOST_POINTS, parse_count
-from .executors import Executor, Processes, Serial, results
+from .executors import Executor, Processes, Serial, begin_fork_server, results
 from .folder import WHOLE, About, Share, opened
 from .identity import inputs_of
 from .own_options import COUNT, OWN, asking
@@ -35,6 +35,8 @@ def executor_of(jobs: int | str | None, scheduler: str | None) -> Executor:
         return Processes(count) if count > 1 else Serial()
     if count > 1 and scheduler != "local":
         raise InputError("--jobs", jobs, "a number with --scheduler local", "a scheduler has the workers it has")
+    if scheduler == "local":
+        begin_fork_server()
     from .scheduler import Dask
 
     return Dask(scheduler, None if jobs is None else count)

@@ -23,7 +23,7 @@ except ImportError:
 from .. import __version__
 from ..errors import CheckError, InputError, IosimError, MissingError
 from .ctrl_c import without_ctrl_c
-from .executors import AHEAD, Executor, Later, Made, made_by, prepared
+from .executors import AHEAD, START_METHOD, Executor, Later, Made, made_by, prepared
 from .identity import differs
 from .parts import Job, WritePart
 
@@ -38,12 +38,8 @@ if TYPE_CHECKING:
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
 SECONDS_TO_ASK_AGAIN = (0.2, 1.0, 5.0)  # until the scheduler knows that a worker died
-MALLOC = {
-    f"distributed.nanny.pre-spawn-environ.{name}": value
-    for name, value in (("MALLOC_TRIM_THRESHOLD_", 2**30), ("MALLOC_MMAP_THRESHOLD_", 2**25))
-}
-"""Settings of glibc in new workers. With Dask's own they give memory back after each array, and a sweep takes three
-times as long. A variable of the environment wins."""
+SETTINGS = {"distributed.worker.multiprocessing-method": START_METHOD, "distributed.worker.profile.enabled": False}
+"""Settings of a local cluster. Dask's profile would stop each worker 100 times a second."""
 TLS = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__CLIENT__CERT and ..__CLIENT__KEY"
 LOST = (distributed.CancelledError, OSError)  # a part's own errors of the file system are InputErrors
 NO_WORKER = "the scheduler at {} has no worker after {} s: dask worker {} starts one"
@@ -188,7 +184,7 @@ def named(who: str) -> str:
 
 def local(jobs: int) -> distributed.Client:
     """A client of a scheduler and workers of this machine. Ctrl-C ends it when they have started."""
-    with without_ctrl_c() as pressed, dask.config.set(MALLOC):
+    with without_ctrl_c() as pressed, dask.config.set(SETTINGS):
         try:
             client = distributed.Client(
                 n_workers=jobs,
@@ -196,6 +192,7 @@ def local(jobs: int) -> distributed.Client:
                 dashboard_address="127.0.0.1:0",
                 memory_limit=0,
                 silence_logs=logging.CRITICAL,
+                direct_to_workers=True,  # rows do not pass through the scheduler
             )
         except Exception as error:  # of a preload, of a port, of Dask itself
             raise MissingError(NOT_STARTED.format(jobs, reason(error))) from None

@@ -3,8 +3,10 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 from paths import ROOT, TESTS
@@ -358,13 +360,40 @@ def test_the_dashboard_is_for_this_machine_only():
         assert places == {"127.0.0.1"} and "http://127.0.0.1:" in workers.notes[0]
 
 
-def test_workers_of_this_machine_keep_their_memory(monkeypatch):
-    """Dask's own settings for its workers stay, but for those of glibc. A variable of the environment wins."""
-    from iosim.sweeps.scheduler import Dask
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc")
+def test_workers_of_this_machine_keep_their_memory(monkeypatch, tmp_path):
+    """Their settings of glibc are there when the process begins from which they are forked. A variable of the
+    environment wins. What lies in the folder of the run is not imported by that process, and no variable stays here."""
+    from multiprocessing import forkserver
 
-    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)
+    from iosim.sweeps.run import executor_of
+
+    (tmp_path / "pandas.py").write_text("import pathlib\npathlib.Path('imported').touch()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS", "PYTHONSAFEPATH"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", "1048576")
-    with closing(Dask("local", 1)) as workers:
-        (found,) = workers.client.run(lambda: dict(os.environ)).values()
-    assert found["MALLOC_TRIM_THRESHOLD_"] == "1073741824" and found["MALLOC_MMAP_THRESHOLD_"] == "1048576"
-    assert found["OMP_NUM_THREADS"] == "1"
+    forkserver._forkserver._stop()  # that of other tests
+    executor_of(1, "local").close()
+    server = forkserver._forkserver._forkserver_pid
+    begun = dict(line.split("=", 1) for line in Path(f"/proc/{server}/environ").read_text().split("\0") if line)
+    forkserver._forkserver._stop()
+    assert begun["MALLOC_TRIM_THRESHOLD_"] == "1073741824" and begun["MALLOC_MMAP_THRESHOLD_"] == "1048576"
+    assert begun["OMP_NUM_THREADS"] == "1" and not (tmp_path / "imported").exists()
+    assert "PYTHONSAFEPATH" not in os.environ
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_workers_of_this_machine_are_forked_from_one_process_that_never_gets_ctrl_c():
+    from iosim.sweeps.run import executor_of
+
+    def about():
+        blocked = int(Path("/proc/self/status").read_text().split("SigBlk:")[1].split()[0], 16)
+        return os.getppid(), bool(blocked & 1 << signal.SIGINT - 1), "pandas" in sys.modules
+
+    with closing(executor_of(2, "local")) as workers:
+        workers.client.wait_for_workers(2, 60)
+        found = list(workers.client.run(about).values())
+    assert len(found) == 2 and len({parent for parent, _, _ in found}) == 1 and found[0][0] != os.getpid()
+    assert all(blocked and imported for _, blocked, imported in found)
