@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..counting.given import Asked, Fields, counts
 from ..errors import InputError
 from ..files import form_of
+from ..options import Kind, one_of
 from ..units import parse_axis, parse_count
 from .answer import Output, answer_all, say
 from .command import D, Need, named_command
@@ -145,6 +146,20 @@ class Target(NamedTuple):
                 write_file(work, temporary, executor)
 
 
+def requests_of(value: str | int, option: str) -> object:
+    """The requests of a text or a file."""
+    from ..batches.requests import read_requests
+
+    return read_requests(str(value))
+
+
+def way_of(value: str | int, option: str) -> object:
+    """The name of a way."""
+    from ..batches.ways import BY_NAME
+
+    return value if str(value).startswith("chunk") else one_of(*BY_NAME)(value, option)
+
+
 PICTURES = ("html", "svg", "png", "pdf")
 CONVENTIONS = {
     "step": "one launch of a server; steps are numbered from 0",
@@ -166,11 +181,18 @@ CONVENTIONS = {
     "New tokens : all tokens of each request, as '12 * 1:3000, 512:4608'; or a CSV or JSON-lines file with new, "
     "cached, and prefix or hash_ids.",
     metavar="TEXT|FILE",
+    kind=Kind(requests_of),
 )
 @problem_options_without("N", "Nk", "batch")
 @text_option("--layers", "Layers of the model (default: 1).", metavar="COUNT", kind=COUNT)
 @memory_options
-@repeated_option("--way", "ways", "Only these ways: a,b or repeated, as repeat,pack,split,paged.", metavar="NAMES")
+@repeated_option(
+    "--way",
+    "ways",
+    "Only these ways: a,b or repeated, as repeat,pack,split,paged.",
+    metavar="NAMES",
+    kind=Kind(way_of, listed=True),
+)
 @text_option(
     "--chunk",
     "Also prefill in chunks of so many tokens; several as 512,2048. With --trace: the most new tokens of an input in a "

@@ -444,6 +444,19 @@ def test_faults_in_requests(requests, place, allowed):
     assert caught.value.where == place and allowed in str(caught.value)
 
 
+@pytest.mark.parametrize("line, places", [
+    ("--requests 8", ["--d", "--requests, column 1"]),
+    ("--requests 8:8,7 --d x --M zz --way foo --chunk q", ["--d", "--requests, column 5", "--M", "--way", "--chunk"]),
+    ("--requests nothing.csv --d x", ["--d", "--requests"]),
+    ("--requests 8:8,7 --d 8 --M 4KB --way chunk-2,foo,repeat --chunk 2", ["--requests, column 5", "--way"]),
+])  # fmt: skip
+def test_all_faults_of_a_line_are_named_at_once(line, places, iosim):
+    done = iosim("batch", *line.split())
+    head, *faults = done.stderr.splitlines()
+    assert done.exit_code == 2 and head == f"Error: {len(places)} faults"
+    assert [fault.partition(": found ")[0].strip() for fault in faults] == places
+
+
 def test_other_faults():
     for more, word in (
         ({"ways": "repaet"}, "repeat"),
