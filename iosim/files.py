@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 
 from .errors import InputError, suggestion
 
@@ -113,11 +111,14 @@ def written_whole(path: str, option: str = "-o", own: str = "") -> Iterator[str]
 @contextmanager
 def through(path: str) -> Iterator[str]:
     """The name of a temporary file, whose content is copied into `path` at the end."""
+    from shutil import copyfileobj
+    from tempfile import TemporaryDirectory
+
     with TemporaryDirectory() as folder:
         temporary = os.path.join(folder, "whole")
         yield temporary
         with open(temporary, "rb") as found, open(path, "wb") as out:
-            shutil.copyfileobj(found, out)
+            copyfileobj(found, out)
 
 
 @contextmanager

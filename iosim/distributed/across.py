@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.dependent_tiles import Span
 from ..core.folded import occurring
@@ -189,16 +189,16 @@ class NeededPart(Needed):
         return super().places + self.tile.pair[0] * self.tile.t.problem.Nk  # type: ignore[operator, return-value]
 
 
-@dataclass(frozen=True)
-class Pairs:
+class Pairs(NamedTuple):
     """The pairs (GPU, other member of its ring or of its row): a line of a mask, for loops over the others."""
 
     t: Across
     members: int
     number: Start
     tile: Tile | None = None
-    kind = "row"
-    rows_q = rows_k = 1
+    kind: str = "row"
+    rows_q: int = 1
+    rows_k: int = 1
 
     @property
     def mask(self) -> BoundMask:
@@ -224,8 +224,7 @@ class Pairs:
         return 0 if row_ragged or column_ragged else self.t.ranks * (self.members - 1)
 
 
-@dataclass(frozen=True)
-class Own:
+class Own(NamedTuple):
     """What the rows of a GPU's group see of its own keys, as an input of a step."""
 
     t: Across
@@ -236,8 +235,7 @@ class Own:
         return self.t.hops.visible(r, r)
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """What rows see of keys in a visit, as an input of a step; with `needed`, of the keys that any of them sees."""
 
     kind: Kind
@@ -248,8 +246,7 @@ class Part:
         return seen[:, seen.any(axis=0)] if self.needed else seen
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(NamedTuple):
     """Which keys of a visit any row sees, as an input of a step."""
 
     kind: Kind
@@ -260,8 +257,7 @@ class Seen:
         return np.any(self.kind.t.hops.visible(*self.kind.pair), axis=0)
 
 
-@dataclass(frozen=True)
-class All:
+class All(NamedTuple):
     """What some rows see of some keys, as an input of a step. They are looked at together."""
 
     t: Across

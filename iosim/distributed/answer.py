@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
@@ -35,8 +35,7 @@ FEW_ROWS = 8  # queries from which on decoding is not meant
 SHARES = "decoding implies --gqa pack: the query heads of a KV head share its keys; --gqa repeat reads them for each"
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """What one GPU sends to another with one scheme, over all heads and sequences."""
 
     schedule: str
@@ -136,8 +135,8 @@ class Links(Answer):
             "machines": {**self.machines._asdict(), "nodes": self.machines.nodes},
             "results": [{**asdict(r), "seconds": r.seconds} for r in self.results],
             "left_out": self.left_out,
-            "crossovers": [asdict(one) for one in self.crossings],
-            **({"pairs": [asdict(pair) for pair in self.pairs]} if self.detail else {}),
+            "crossovers": [one._asdict() for one in self.crossings],
+            **({"pairs": [pair._asdict() for pair in self.pairs]} if self.detail else {}),
             "answer": " ".join(answer_lines(self)),
             "notes": self.notes,
         }

@@ -8,15 +8,13 @@ a training step the rings' beta and alpha are larger, as K and V, or Q, come twi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
 
 
-@dataclass(frozen=True)
-class Crossing:
+class Crossing(NamedTuple):
     """From which number of an axis on one scheme receives no more words than another."""
 
     better: str

@@ -8,7 +8,6 @@ free.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,8 +39,7 @@ LAYOUTS = {
 }
 
 
-@dataclass(frozen=True)
-class DeviceFloor:
+class DeviceFloor(NamedTuple):
     """The least words that devices receive from one another, and the theorem that says so."""
 
     received_words: int

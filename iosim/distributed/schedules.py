@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
@@ -83,8 +83,7 @@ def of_mesh(t: Across) -> dict[str, Tensor]:
     return found
 
 
-@dataclass(frozen=True)
-class Bound:
+class Bound(NamedTuple):
     """A text for one split of a problem, as machines run it."""
 
     text: Callable[[Machine, Attention, Tiling], None]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InputError
 from .atoms import BY_DIFFERENCE, BY_NAME, Documents, Shape
-from .functions import MaskFunction
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test
     from .atoms import Of, Row
     from .files import MaskFile
+    from .functions import MaskFunction
 
     Value = int | Documents | MaskFile | MaskFunction
 
@@ -42,11 +42,19 @@ class Atom:
     @property
     def file(self) -> MaskFile | None:
         """The file whose matrix says what is visible; None for any other atom."""
-        return None if isinstance(self.value, int | Documents | MaskFunction) else self.value
+        if isinstance(self.value, int | Documents):
+            return None
+        from .functions import MaskFunction
+
+        return None if isinstance(self.value, MaskFunction) else self.value
 
     @property
     def function(self) -> MaskFunction | None:
         """The function of a Python file that says what is visible; None for any other atom."""
+        if isinstance(self.value, int | Documents):
+            return None
+        from .functions import MaskFunction
+
         return self.value if isinstance(self.value, MaskFunction) else None
 
     @cached_property

@@ -99,8 +99,7 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
     return BoundMask(mask, N, Nk, rows_q, rows_k, skips)
 
 
-@dataclass(frozen=True)
-class Line(Generic[S]):
+class Line(NamedTuple, Generic[S]):
     """The tiles of one row or one column, or all key columns, for loops that leave out hidden tiles.
 
     `kind` is row, column or columns. `tile` is the tile of that row or column, and None for columns.
@@ -126,8 +125,7 @@ class Line(Generic[S]):
         return bool((table[:, k] if self.kind == "column" else table[k]).any())
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The mask over one tile."""
 
     mask: BoundMask[Size]
@@ -334,12 +332,11 @@ class BoundMask(Generic[S]):
         )
 
 
-@dataclass
 class Visits:
     """How often chunks and documents were visited to count a mask, over all tilings of N x Nk tokens. Each is visited
     once for each one that it shares a tile with."""
 
-    number: int = 0
+    number = 0
 
     @staticmethod
     @lru_cache(maxsize=256)
