@@ -10,11 +10,11 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.bounds import DOCS
+from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
 from ..counting.given import memory, without_memory
 from ..counting.names import check_names, takes_causal
-from ..counting.report import problem_row
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES

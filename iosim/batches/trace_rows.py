@@ -223,7 +223,7 @@ class TraceWork:
 
     def describe(self) -> dict[str, object]:
         """Everything that decides the bytes of the parts, as values of JSON."""
-        from ..counting.report import given_row
+        from ..counting.columns import given_row
         from ..sweeps.place import file_digest
 
         asked = self.traced.problem

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ..answer import Column, Row, Type, types_of
-from ..core.options import MASKS, SIZES, TYPES, find_option, option_names
+from ..core.options import MASKS, OF_EVERY_PROBLEM, SIZES, TYPES, find_option, option_names
 from .result import ADDS, MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
@@ -61,3 +61,14 @@ def more_columns(problem: Attention, more_tiles: Iterable[object]) -> tuple[str,
 def flags(options: Mapping[str, int]) -> str:
     """Options as the command line takes them, after a space."""
     return "".join(f" --{name.replace('_', '-')} {value}" for name, value in options.items())
+
+
+def problem_row(p: Attention) -> Row:
+    """The fields of a problem as cells."""
+    return {name: getattr(p, name) for name in option_names()} | given_row(p)
+
+
+def given_row(p: Attention) -> Row:
+    """The options of a problem as cells, without those of schedules that are at their defaults."""
+    named = {name: value for name, value in p.values().items() if name in OF_EVERY_PROBLEM} | dict(p.own)
+    return {**named, "mask": str(p.mask), "kv_dtype": p.cache_dtype}

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from .. import __version__
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
-from ..core.options import OF_EVERY_PROBLEM, option_names
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import suggested
 from ..tables import excess
 from .asked import asked, header
 from .bounds import Bound, as_row, bounds_table
-from .columns import COLUMNS, PROBLEM_COLUMNS, more_columns, problem_columns
+from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_columns, problem_row
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
@@ -158,17 +157,6 @@ def detail_rows(results: list[Result]) -> list[Row]:
         parts += [(f"launch {number}", words) for number, words in enumerate(r.steps, 1)]
         rows += [{**vars(r), "part": part, **words} for part, words in parts]
     return rows
-
-
-def problem_row(p: Attention) -> Row:
-    """The fields of a problem as cells."""
-    return {name: getattr(p, name) for name in option_names()} | given_row(p)
-
-
-def given_row(p: Attention) -> Row:
-    """The options of a problem as cells, without those of schedules that are at their defaults."""
-    named = {name: value for name, value in p.values().items() if name in OF_EVERY_PROBLEM} | dict(p.own)
-    return {**named, "mask": str(p.mask), "kv_dtype": p.cache_dtype}
 
 
 def unfit_lines(report: Answered) -> list[str]:

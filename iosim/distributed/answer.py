@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
-from ..counting.columns import problem_columns
+from ..counting.columns import problem_columns, problem_row
 from ..counting.conditions import conditions
 from ..counting.given import memory as sram
 from ..counting.names import check_names, takes_causal
-from ..counting.report import problem_row
 from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask

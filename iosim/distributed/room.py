@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..counting.sentence import times
 from ..units import format_bytes
 from .counted import LinkResult, Machines, best_split
 from .schedules import PASSES, splits_of
@@ -23,6 +22,8 @@ def least_room(results: Sequence[LinkResult]) -> LinkResult:
 
 def nothing_fits(results: Sequence[LinkResult], gpus: Machines) -> str:
     """The sentence for the case that no result fits: the least memory that any of them needs."""
+    from ..counting.sentence import times
+
     least = least_room(results)
     share = times(least.memory_bytes, gpus.memory_bytes or 1)
     return f"Nothing that was counted fits: {least.schedule} ({least.split}) needs least, {share} times a GPU's memory."

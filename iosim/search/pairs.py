@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from math import isqrt
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from ..core.arrays import choose, larger, last_true, parts_of, smaller, sums
 from ..core.tiling import Tiling
@@ -55,8 +55,7 @@ class Sizes(Protocol):
     def tile(self, rows: Size, columns: Size, multiple: int) -> dict[str, Size]: ...
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """Two tile sizes that share the SRAM of a kernel. A tile of rows goes over the columns, one of columns over the
     rows. `room` and `cost` are called with numbers and with arrays."""
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.problem import Attention
 from ..counting.asked import asked
+from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.names import check_names, takes_causal
-from ..counting.report import problem_row
 from ..masks import parse_mask
 from ..predict.on_request import asks_for_generated
 from ..schedules import find_all

@@ -18,11 +18,11 @@ from ..core.problem import Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
+from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, rules_of
 from ..counting.names import check_names, takes_causal
 from ..counting.notes import mask_notes, tile_notes
-from ..counting.report import problem_row
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
 from ..hardware import Hardware, configs_folder, load, measured_as

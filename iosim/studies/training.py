@@ -10,12 +10,11 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numb
 from ..core.problem import TENSORS, Attention, mask_matters, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, header
-from ..counting.columns import problem_columns
+from ..counting.columns import problem_columns, problem_row
 from ..counting.conditions import conditions
 from ..counting.count import TILE_RULES, rules_of, run
 from ..counting.given import memory, without_memory
 from ..counting.names import check_names, takes_causal
-from ..counting.report import problem_row
 from ..counting.result import RESULT, Result
 from ..counting.sentence import BASELINE
 from ..errors import InputError, suggestion

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, as_row, bounds_table
-from ..counting.columns import COLUMNS, flags, more_columns, problem_columns
+from ..counting.columns import COLUMNS, flags, more_columns, problem_columns, problem_row
 from ..counting.notes import notes_on_mask, notes_on_tiles
-from ..counting.report import problem_row, unfit_lines
+from ..counting.report import unfit_lines
 from ..counting.result import (
     ADDS,
     MORE_TILES,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered, rounded
 from ..counting.asked import asked, size_line
 from ..counting.bounds import bounds, floor_of
-from ..counting.columns import flags
-from ..counting.report import problem_row
+from ..counting.columns import flags, problem_row
 from ..counting.result import Result, more_sizes, tile_sizes
 from ..counting.sentence import joined
 from ..units import format_bytes

@@ -20,11 +20,10 @@ from ..core.arrays import last_true
 from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.bounds import CLASSES, FLOORS, no_exact, none_of_class
-from ..counting.columns import flags
+from ..counting.columns import flags, problem_row
 from ..counting.conditions import conditions
 from ..counting.floors import held_words, narrowest_bytes
 from ..counting.names import check_names, takes_causal
-from ..counting.report import problem_row
 from ..counting.result import tile_sizes
 from ..errors import InputError
 from ..hardware import Hardware, load

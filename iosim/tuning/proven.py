@@ -11,12 +11,13 @@ from ..core.problem import Attention
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
 from ..counting.bounds import bounds as bounds_of
+from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.count import count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
 from ..counting.names import check_names, takes_causal
-from ..counting.report import Report, problem_row
+from ..counting.report import Report
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, applies, distinct
