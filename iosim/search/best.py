@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from ..core.arrays import anywhere, larger, last_true, parts_of
 from ..core.folded import Folded, Unsummed
@@ -43,6 +44,33 @@ WORTH_NUMPY = 1024  # outer tiles; to count so many one by one takes as long as 
 CANDIDATES_AT_ONCE = 2**17  # some hundred MB
 
 
+SIZES = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def kept(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, whose answers about Python's own integers are kept: searches for many M ask the same again."""
+    once = lru_cache(maxsize=4096)(function)
+
+    @wraps(function)
+    def answer(*args: P.args, **options: P.kwargs) -> T:
+        if all(in_integers(x) for x in args if isinstance(x, Attention | Tiling)):
+            with suppress(TypeError):  # of an option that has no hash
+                return once(*args, **options)  # type: ignore[arg-type]
+        return function(*args, **options)
+
+    return answer
+
+
+def in_integers(sizes: Attention[Size] | Tiling[Size]) -> bool:
+    """Whether sizes are Python's own integers: neither arrays nor numbers of NumPy, which are equal to integers but not
+    exact."""
+    names = SIZES if isinstance(sizes, Attention) else vars(sizes)
+    given = vars(sizes)
+    return all(given[name] is None or type(given[name]) is int for name in names)
+
+
 # ---------------------------------------------------------------- what a tiling needs and moves
 
 
@@ -52,8 +80,14 @@ def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], t
         from ..core.placement import placed
 
         return placed(schedule, with_mask(problem), tiling)
+    return dense_footprint(schedule, with_mask(problem), tiling)
+
+
+@kept
+def dense_footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
+    """The footprint of a problem without a mask in one undivided SRAM."""
     capacity = Capacity()
-    Unsummed(with_mask(problem), capacity).run(schedule, tiling)
+    Unsummed(problem, capacity).run(schedule, tiling)
     return footprint_of(capacity)
 
 
@@ -181,16 +215,12 @@ def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Si
 
 def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 1) -> bool:
     """Whether dense traffic depends on the inner tile. The smallest and the largest inner tile are compared, beside the
-    smallest outer tile and beside the largest. The answer about numbers is kept: it is the same for every M."""
-    dense = with_mask(problem)
-    try:
-        hash(dense)
-    except TypeError:  # of arrays
-        return compared(schedule, dense, multiple)
-    return compared_once(schedule, dense, multiple)
+    smallest outer tile and beside the largest."""
+    return dense_inner_matters(schedule, with_mask(problem), multiple)
 
 
-def compared(schedule: Schedule, dense: Attention[Size], multiple: int) -> bool:
+@kept
+def dense_inner_matters(schedule: Schedule, dense: Attention[Size], multiple: int) -> bool:
     """`inner_matters` of a problem without a mask."""
     outer, inner = lengths(schedule, dense)
     return any(
@@ -200,9 +230,6 @@ def compared(schedule: Schedule, dense: Attention[Size], multiple: int) -> bool:
         )
         for size in (multiple, outer)
     )
-
-
-compared_once = lru_cache(maxsize=1024)(compared)
 
 
 def least_of_both(
@@ -262,11 +289,10 @@ def one_by_one(schedule: Schedule, problem: Attention[Size], M_bytes: Size, mult
     """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
     import numpy as np
 
-    names = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
-    columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in names))
+    columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in SIZES))
     found = []
     for M, *sizes in zip(*(column.ravel().tolist() for column in columns), strict=True):
-        point = replace(problem, **dict(zip(names, sizes, strict=True)))
+        point = replace(problem, **dict(zip(SIZES, sizes, strict=True)))
         found.append(search(schedule, point, M, multiple))
     kind = columns[1].dtype
     rows_q, rows_k = (np.array([getattr(t, name) for t, _ in found], kind) for name in ("rows_q", "rows_k"))

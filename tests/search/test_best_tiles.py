@@ -185,3 +185,13 @@ def test_the_last_that_fits_is_that_of_a_search_of_all():
         most, M = rng.randint(1, 300), rng.randint(0, 500)
         fits = [n for n in range(1, most + 1) if needed(n) <= M]
         assert last_within(needed, M, most) == max(fits, default=0)
+
+
+def test_answers_about_numbers_of_numpy_are_not_kept_for_integers():
+    """They are equal to integers and have the same hash, but they overflow."""
+    sizes = 2**40 + 64, 64
+    for kind in (np.int64, int):
+        p, tiling = Attention(*map(kind, sizes)), Tiling(kind(2**40), kind(2**40))
+        with np.errstate(over="ignore"):
+            found = footprint(find("flash2"), p, tiling)
+        assert isinstance(found.smem_bytes, kind) and (found.smem_bytes > 2**80) == (kind is int)
