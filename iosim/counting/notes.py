@@ -151,9 +151,12 @@ def on_tensor_cores(p: Attention) -> bool:
     return p.dtype in TENSOR_DTYPES and min(p.d, p.dv) >= MMA
 
 
-def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> list[str]:
+def tile_notes(
+    found: Sequence[tuple[Attention, Found]], M_bytes: int | None = None, names: Iterable[str] = (), instead: str = ""
+) -> list[str]:
     """A note if the best tiles of some problems are of no use to tensor cores, though these suit the problem; else
-    nothing. `instead` names other options beside --tile-multiple."""
+    nothing. With M there is none if no other tiles of the schedules `names` fit. `instead` names other options beside
+    --tile-multiple."""
     odd = [
         f"{one.schedule} ({one.Br}x{one.Bc})"
         for problem, one in found
@@ -163,7 +166,8 @@ def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> l
         and on_tensor_cores(problem)
         and not suits_tensor_cores(problem, one.schedule, one.Br, one.Bc)
     ]
-    if not odd:
+    tried = [(SCHEDULES[name], p.packed) for name in dict.fromkeys(names) for p, _ in found] if odd else []
+    if not odd or (M_bytes and not any(best_tiles(schedule, p, M_bytes, MMA) for schedule, p in tried)):
         return []
     return [
         f"tensor cores take multiples of {MMA}, unlike the tiles of {joined(odd)}: try --tile-multiple {MMA}{instead}"
@@ -171,12 +175,10 @@ def tile_notes(found: Iterable[tuple[Attention, Found]], instead: str = "") -> l
 
 
 def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
-    """A note on winners whose tiles tensor cores cannot use, if others fit; `instead` names what finds others beside
+    """A note on winners whose tiles tensor cores cannot use; `instead` names what finds others beside
     --tile-multiple."""
-    p, M_bytes = report.problem, report.M_bytes
-    notes = tile_notes([(p, report.results[k]) for k in winners(report.results)], instead)
-    names = dict.fromkeys(r.schedule for r in report.results if r.tiling == "best") if notes and M_bytes else ()
-    return notes if any(best_tiles(SCHEDULES[name], p.packed, M_bytes or 0, MMA) for name in names) else []
+    found = [(report.problem, report.results[k]) for k in winners(report.results)]
+    return tile_notes(found, report.M_bytes, (r.schedule for r in report.results if r.tiling == "best"), instead)
 
 
 # ---------------------------------------------------------------- the least SRAM

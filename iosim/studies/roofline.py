@@ -173,7 +173,8 @@ class Roofline(Answer):
         """Notes on what the GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
         cannot use."""
         p, best = self.problem, winners(self)
-        tiles = tile_notes((replace(p, N=1) if row.phase == "decode" else p, row) for row in best)
+        found = [(replace(p, N=1) if row.phase == "decode" else p, row) for row in best]
+        tiles = tile_notes(found, self.M_bytes, (row.schedule for row in self.rows if row.tiling == "best"))
         return [*self.implied, *mask_notes(p, (row.schedule for row in self.rows)), *tiles]
 
 

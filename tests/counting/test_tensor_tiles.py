@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from iosim import SCHEDULES, Attention, count
+from iosim import SCHEDULES, Attention, count, roofline
 from iosim.core.problem import DENSE
 from iosim.counting.notes import suits_tensor_cores, tile_notes
 from iosim.schedules import applies
@@ -45,6 +45,20 @@ def test_it_is_said_where_tiles_of_multiples_fit(d, M, iosim, ask):
     line = ("tune", "--N", 1024, "--d", d, "--M", M)
     fits = any(result["fits"] for result in ask(*line, "--tile-multiple", 16)["results"])
     assert (TRY in iosim(*line).stderr) == fits == (M >= 1536)
+
+
+@pytest.mark.parametrize("M", [200, 1535, 1536])
+def test_a_roofline_says_it_where_tiles_of_multiples_fit(M):
+    line = {
+        "N": 1024,
+        "d": 64,
+        "hardware": "t4",
+        "M": M,
+        "schedules": "small-cache,standard-square",
+        "paper_model": True,
+    }
+    said = any(TRY in note for note in roofline(**line).notes)
+    assert said == bool(roofline(**line, tile_multiple=16).rows) == (M >= 1536)
 
 
 NOT_SAID = {
