@@ -76,8 +76,9 @@ def test_workflows_and_the_citation_are_of_this_version():
 def test_each_answers_in_an_empty_environment(files, kind, tmp_path):
     """The README's first command prints there what the README says, and --version the version."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    run(sys.executable, "-m", "venv", tmp_path / "venv")
-    run(tmp_path / "venv" / "bin" / "pip", "install", "-q", files[kind], env=env)
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    pip = (sys.executable, "-m", "pip", "--python", tmp_path / "venv" / "bin" / "python")
+    run(*pip, "install", "-q", "--no-compile", files[kind], env=env)
     program = tmp_path / "venv" / "bin" / "iosim"
     assert run(program, "--version", env=env, cwd=tmp_path).split()[-1] == iosim.__version__
     command, said = re.search(r"```console\n\$ iosim (.*?)\n(.*?)(?=\$ |```)", README, re.S).groups()
