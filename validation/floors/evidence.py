@@ -9,7 +9,7 @@ import csv
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,17 +167,18 @@ def row(search: str, x: Instance, found: str, words: int, note: str) -> dict[str
 
 
 def rows(
-    short: bool, limit: int, work: int, only: str | None = None, part: slice = slice(None)
+    short: bool, limit: Callable[[Instance], int], work: int, only: str | None = None, part: slice = slice(None)
 ) -> Iterator[dict[str, object]]:
-    """All rows, as they are found; of one search if `only` names it. `part` says which instances of each search."""
+    """All rows, as they are found; of one search if `only` names it. `part` says which instances of each search.
+    `limit` says how many states an exact search may have."""
     with tempfile.TemporaryDirectory() as folder:
         names = ("pebble", "pebble_backward", "adversary")
         pebble, gradients, adversary = (build(name, Path(folder)) for name in names)
         for x in list(tiny(short))[part] if only in (None, "exact") else ():
-            found, words, states = ask(pebble, x, limit)
+            found, words, states = ask(pebble, x, limit(x))
             yield row("exact", x, found, int(words), states)
         for x in list(backward(short))[part] if only in (None, "backward") else ():
-            found, words, states = ask(gradients, x, limit)
+            found, words, states = ask(gradients, x, limit(x))
             yield row("backward", x, found, int(words), states)
         for x in list(larger(short))[part] if only in (None, "orders") else ():
             events = sum(map(sum, x.visible())) * (x.d + x.dv)
@@ -203,7 +204,7 @@ def main() -> int:
     with open(given.out, "w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
-        for r in rows(given.short, given.limit, given.work, given.only):
+        for r in rows(given.short, lambda x: given.limit, given.work, given.only):
             table.writerow(r)
             file.flush()
             if below(r):
