@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
@@ -12,13 +11,12 @@ from ..answer import numbered
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load
 from .explain import STAGES, WARPS, whole_number
-from .read.compile import WARP_SIZE, Compilation, Resources
+from .read.compile import WARP_SIZE, Compilation, Resources, is_amd
 from .read.kernel import Configuration, Kernel
 from .walk.launch import Value
 
 ALLOCATED = 8  # registers of a thread are given in multiples of this
 REGISTERS = 65_536  # of a multiprocessor of every GPU since compute capability 5.0, where a file has none
-NAMED = re.compile(r"compute capability (\d+)\.(\d)")
 WHERE = "iosim.prune"
 OPTIONS = ("num_ctas", "maxnreg", "enable_fp_fusion")  # of a configuration or of a launch, beside warps and stages
 
@@ -61,19 +59,22 @@ def prune(hardware: str, *, spills: bool = True) -> Prune:
 
 
 def target_of(gpu: Hardware) -> str:
-    """The target of a GPU, as `sm_90`: the compute capability that its file names."""
-    named = NAMED.search(gpu.sources.get("shared_memory_per_block_bytes", ""))
-    if named is not None:
-        return f"sm_{named[1]}{named[2]}"
+    """The target of a GPU, as `sm_90`: the one that its file names, else that of the GPU which Triton finds."""
+    found = gpu.target or target_found()
+    if found is None or is_amd(found):
+        raise InputError(WHERE, gpu.name, "a GPU of NVIDIA whose file names its target")
+    return found
+
+
+def target_found() -> str | None:
+    """The target of the GPU that Triton finds; None if it finds none of NVIDIA."""
     from triton.runtime import driver
 
     try:
         found = driver.active.get_current_target()
-    except RuntimeError:  # Triton finds no GPU
-        found = None
-    if found is None or found.backend != "cuda":
-        raise InputError(WHERE, gpu.name, "a GPU of NVIDIA whose file names its compute capability")
-    return f"sm_{found.arch}"
+    except RuntimeError:  # there is no GPU
+        return None
+    return f"sm_{found.arch}" if found.backend == "cuda" else None
 
 
 def kernel_of(tuner: object) -> Kernel:

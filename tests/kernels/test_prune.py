@@ -111,5 +111,7 @@ def test_errors_say_what_is_allowed(cache):
         iosim.prune("h1000")
     with pytest.raises(InputError, match="found '1 configuration'; allowed: one that fits L4"):
         pruned(tuner(iosim.prune("l4"), CONFIGS[2]))
+    with pytest.raises(InputError, match="found 'MI300X'; allowed: a GPU of NVIDIA whose file names its target"):
+        pruned(tuner(iosim.prune("mi300x"), CONFIGS[0]))
     with pytest.raises(InputError, match="early_config_prune"):
         iosim.prune("h100")([], {})
