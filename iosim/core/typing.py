@@ -9,7 +9,7 @@ have the same shape. A `Size` is either.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from .watchers import Watcher as Watcher
 
 Size = int | NDArray[np.int64]
 """A number of positions, words or bytes."""
+Same = TypeVar("Same", bound=Size)
+"""A Size that is the same in a whole signature: numbers give a number, and arrays an array."""
 Test = bool | NDArray[np.bool]
 """The result of a comparison of sizes."""
 Shape = tuple[Tile | Size, ...]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import ScheduleLike, ScheduleText, Size, Test
+    from ..core.typing import Same, ScheduleLike, ScheduleText, Size, Test
     from ..schedules import Schedule
 
 
@@ -97,15 +97,15 @@ def footprint_of(capacity: Capacity) -> Footprint:
     return Footprint(capacity.peak_words, peak, peak, 0, peak)
 
 
-def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Size:
+def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Same], tiling: Tiling[Same]) -> Same:
     """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
     machine = Folded(problem, watcher).run(schedule, tiling)
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in watcher.tensors}
-    return sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items())
+    return cast("Same", sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items()))
 
 
-def arranged(schedule: ScheduleLike, outer: Size, inner: Size) -> Tiling[Size]:
+def arranged(schedule: ScheduleLike, outer: Same, inner: Same) -> Tiling[Same]:
     """The tiling of an outer and an inner tile."""
     return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
 
@@ -282,7 +282,7 @@ def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list
             "fewer where a mask is counted for each",
             "give --tiles as 128x64, or a --tile-multiple",
         )
-    return min(tilings, key=lambda tiling: cast("int", moved_bytes(schedule, problem, tiling)))
+    return min(tilings, key=lambda tiling: moved_bytes(schedule, problem, tiling))
 
 
 def one_by_one(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int) -> tuple[Tiling[Size], Test]:
@@ -379,5 +379,5 @@ def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
 
     largest = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk", "d", "dv")}
     worst = replace(problem, **largest, batch=1, heads=1, kv_heads=1, mask=DENSE)  # type: ignore[arg-type]
-    most = cast("int", moved_bytes(schedule, worst, Tiling(1, 1)))
+    most = moved_bytes(schedule, worst, Tiling(1, 1))
     return bool(8 * max(most, (worst.N + worst.Nk + 2) ** 2) < 2**63)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention, Size
+    from ..core.typing import Attention, Same, Size
 
     SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Places = NDArray[np.int64]
@@ -83,19 +83,22 @@ class Pair(NamedTuple):
     """If the columns are not keys: `keys_cost(keys, columns, area)` in place of `cost` under a mask, if all tiles of
     rows together need so many keys, and `area` is the number of their pairs of a row and a key."""
 
-    def passes_cost(self, over_rows: Size, over_columns: Size) -> Size:
+    def passes_cost(self, over_rows: Same, over_columns: Same) -> Same:
         """The cost of so many passes over each axis, without a mask."""
-        return self.cost(self.columns * over_rows, self.rows * over_columns, self.rows * self.columns)
+        rows, columns = self.rows * over_columns, self.columns * over_rows
+        return cast("Same", self.cost(columns, rows, self.rows * self.columns))
 
-    def most_columns(self, rows: Size, M_bytes: int, multiple: int) -> Size:
+    def most_columns(self, rows: Same, M_bytes: int, multiple: int) -> Same:
         """The most columns, a multiple, that fit beside these rows; 0 or less if none do."""
         rooms = self.room(smaller(rows, self.rows))
-        return reduce(smaller, [largest(M_bytes - beside, each, self.columns, multiple) for each, beside in rooms])
+        most = [largest(M_bytes - beside, each, self.columns, multiple) for each, beside in rooms]
+        return cast("Same", reduce(smaller, most))
 
-    def needed(self, rows: Size, columns: Size) -> Size:
+    def needed(self, rows: Same, columns: Same) -> Same:
         """The bytes that a tile of these sizes needs. A tile that is longer than its axis is clipped."""
         width = smaller(columns, self.columns)
-        return reduce(larger, [each * width + beside for each, beside in self.room(smaller(rows, self.rows))])
+        needs = [each * width + beside for each, beside in self.room(smaller(rows, self.rows))]
+        return cast("Same", reduce(larger, needs))
 
     def tile(self, rows: Size, columns: Size, multiple: int) -> dict[str, Size]:
         """The sizes by their fields of Tiling."""
@@ -162,7 +165,7 @@ def least_passes(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | N
 
     @cache
     def columns(n: int) -> int:
-        return cast("int", pair.most_columns(n * multiple, M_bytes, multiple))
+        return pair.most_columns(n * multiple, M_bytes, multiple)
 
     def passes(low: int, high: int) -> tuple[int, int]:
         """The fewest (passes over the rows, passes over the columns) for row numbers low..high in units of `multiple`:
@@ -170,7 +173,7 @@ def least_passes(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | N
         return -(-pair.rows // (high * multiple)), -(-pair.columns // columns(low))
 
     def cost(low: int, high: int) -> int:
-        return cast("int", pair.passes_cost(*passes(low, high)))
+        return pair.passes_cost(*passes(low, high))
 
     most = most_rows(pair, M_bytes, multiple)
     if most == 0:
@@ -189,7 +192,7 @@ def least_passes(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | N
     rows = up(-(-pair.rows // along_rows), multiple)
     if pair.others:
         return rows, up(-(-pair.columns // along_columns), multiple)
-    return rows, cast("int", pair.most_columns(rows, M_bytes, multiple))
+    return rows, pair.most_columns(rows, M_bytes, multiple)
 
 
 def most_rows(pair: Pair, M_bytes: int, multiple: int) -> int:
@@ -200,7 +203,7 @@ def most_rows(pair: Pair, M_bytes: int, multiple: int) -> int:
 def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | None:
     """The tile (rows, columns) of least cost that fits, under a mask of tokens; None if none does. Each number of rows
     is counted, with the most columns that fit beside it."""
-    M_bytes, p = min(M_bytes, cast("int", pair.needed(pair.rows, pair.columns))), cast("Attention", pair.sees)
+    M_bytes, p = min(M_bytes, pair.needed(pair.rows, pair.columns)), cast("Attention", pair.sees)
     most = most_rows(pair, M_bytes, multiple)
     if most == 0:
         return None
@@ -218,7 +221,7 @@ def least_seen(pair: Pair, M_bytes: int, multiple: int) -> tuple[int, int] | Non
     best: list[tuple[int, int, int]] = []
     for part in watched(parts, "query tiles, in parts", len(parts)):
         rows = sizes[part]
-        columns = cast("SizeArray", pair.most_columns(rows, M_bytes, multiple))
+        columns = pair.most_columns(rows, M_bytes, multiple)
         cost = SeenCost(pair, p, rows)(np.arange(len(rows)), columns)
         least = int(np.argmin(cost))
         best.append((int(cost[least]), int(rows[least]), int(columns[least])))
@@ -254,12 +257,12 @@ def falls(pair: Pair, multiple: int) -> list[SizeArray]:
 
     if pair.sees is not None:
         rows, columns = seen_falls(pair, pair.sees, multiple)
-        return [cast("SizeArray", pair.needed(rows, columns)), rows, columns]
+        return [pair.needed(rows, columns), rows, columns]
     kind, found = pair.kind(multiple), []
     for some in size_pairs(pair.rows, pair.columns, multiple):
         rows, columns = (sizes.astype(kind) for sizes in some)
-        M = cast("SizeArray", pair.needed(rows, columns))
-        cost = cast("SizeArray", pair.passes_cost(-(-pair.rows // rows), -(-pair.columns // columns)))
+        M = pair.needed(rows, columns)
+        cost = pair.passes_cost(-(-pair.rows // rows), -(-pair.columns // columns))
         kept = cheaper(M, cost)
         found.append([column[kept] for column in (M, rows, columns, cost)])
     *tiles, cost = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -345,7 +348,7 @@ def seen_falls(pair: Pair, p: Attention, multiple: int) -> tuple[SizeArray, Size
     cost = SeenCost(pair, p, rows)
     n, k = least_by_halves(
         *units,
-        needed=lambda n, k: cast("SizeArray", pair.needed(rows[n], columns[k])),
+        needed=lambda n, k: pair.needed(rows[n], columns[k]),
         cost=lambda n, k: cost(n, columns[k]),
     )
     return rows[n], columns[k]

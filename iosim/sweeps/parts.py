@@ -15,10 +15,9 @@ from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from .identity import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .own_options import COUNT, OTHER_SCHEDULES
-from .pieces import Lines, Out, Rows, write_lines, write_parquet
 from .place import Place, file_digest
 from .questions import Asked
-from .row_text import CSV, JSON, header, lines
+from .row_text import CSV, JSON, Lines, Out, Rows, header, lines, write_lines, write_parquet
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..progress import Meter
-    from .pieces import Out
+    from .row_text import Out
 
 
 MOST_JOBS = 1024
