@@ -50,7 +50,7 @@ def cpu_seconds(*args):
     """CPU seconds of a Python process, which finds its compiled files."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     before = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
-    subprocess.run([sys.executable, *args], stdout=subprocess.DEVNULL, check=True, env=env)
+    subprocess.run([sys.executable, *args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, env=env)
     return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) - before
 
 
@@ -66,11 +66,20 @@ def fresh(N, mask="dense"):
     return lambda: count(next(sizes), mask)
 
 
+COUNT = "iosim count --N 8192 --d 128 --M 100KB"
+LINKS = "iosim links --ranks 1024 --N 1048576 --d 128 --heads 32 --kv-heads 8 --causal --hardware h100"
+
+
 def counts(clock):
-    commands = ("-m", "iosim", "count", "--N", "8192", "--d", "128", "--M", "100KB"), ("-c", "import click")
-    pairs = [[cpu_seconds(*command) for command in commands] for _ in range(1 if clock.quick else 40)]
-    count_seconds, click_seconds = map(statistics.median, zip(*pairs, strict=True))
+    commands = ("-m", *COUNT.split()), ("-m", *LINKS.split()), ("-c", "import click")
+    times = [[cpu_seconds(*command) for command in commands] for _ in range(1 if clock.quick else 40)]
+    count_seconds, links_seconds, click_seconds = map(statistics.median, zip(*times, strict=True))
     yield "`iosim count`, whole process / `import click`, CPU seconds", count_seconds / click_seconds, "at most 1.7"
+    yield (
+        "`iosim links` for 2^20 tokens on 1,024 GPUs / `iosim count`, CPU seconds",
+        links_seconds / count_seconds,
+        "at most 2",
+    )
     small, large = clock(lambda: count(2**12), 301), clock(lambda: count(2**24), 301)
     yield "dense count, N = 2^24 / N = 2^12", large / small, "about 1"
     for mask in MASKS:

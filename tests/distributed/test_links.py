@@ -5,6 +5,8 @@ import io
 import json
 import re
 import shlex
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -305,6 +307,16 @@ def test_a_thousand_gpus_are_asked_about_few_senders(monkeypatch):
     for where in ({"ranks": 1024}, {"nodes": "128x8"}):
         iosim.links(2**20, 128, heads=32, kv_heads=8, mask="causal", hardware="h100", **where)
     assert 0 < len(asked) < 2**15
+
+
+@pytest.mark.parametrize("where", ["--ranks 1024", "--nodes 128x8"])
+def test_a_thousand_gpus_need_no_numpy(where):
+    """Its import takes as long as `iosim count`."""
+    line = f"iosim links {where} --N 1048576 --d 128 --heads 32 --kv-heads 8 --causal --hardware h100"
+    code = f"import sys; sys.argv = {line.split()}; from iosim.__main__ import main; main()"
+    code = f"import atexit; atexit.register(lambda: print('numpy' in sys.modules)); {code}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("\nFalse\n") and "usp-zigzag" in done.stdout
 
 
 def test_nodes_are_asked_of_the_network_first():
