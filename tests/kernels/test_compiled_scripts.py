@@ -1,5 +1,7 @@
 """Scripts that call torch.compile: Inductor compiles for a GPU that is not there, and the launches are those of a GPU."""
 
+import re
+
 import pytest
 from paths import TESTS
 
@@ -165,6 +167,21 @@ def test_attention_asks_for_what_pytorchs_kernel_loads(tmp_path, iosim, ask):
     assert "with the best tiles it would be 80.12 MiB" in text
     before = iosim("explain", "--script", script, "--no-resources", "--target", "sm_75").stdout
     assert "memory-efficient 64x64, as PyTorch" in before, "FlashAttention needs sm_80"
+
+
+BOTH = ALONE.replace("float16)", "float16, requires_grad=True)").replace("(q)", "(q).sum().backward()")
+
+
+def test_tiles_that_ask_for_more_are_not_called_best(tmp_path, iosim):
+    """In the 99 KiB of a GPU of sm_86 a backward pass of 16 rows asks for more than PyTorch's, which uses registers."""
+    script = tmp_path / "both.py"
+    script.write_text(BOTH)
+    text = iosim("explain", "--script", script, "--no-resources", "--hardware", "rtx-3090").stdout
+    assert "attention: flash2-bwd 64x128, as PyTorch\n" in text
+    own, best = map(
+        float, re.search(r"asks for ([\d.]+) MiB; with the best tiles it would be ([\d.]+) MiB", text).groups()
+    )
+    assert best < own
 
 
 ROWS = """

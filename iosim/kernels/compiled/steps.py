@@ -174,6 +174,8 @@ class Counter:
         schedule, tiles = own_tiles(call.name, report.problem, capability(self.question.target), gpu)
         own = self.report(sizes, q.dtype, schedules=[schedule], tiles=tiles, **more).results[0] if tiles else best
         known = least_published(report)
+        if tiles and not 0 < (best.total or 0) < (own.total or 0):
+            best = own  # it keeps S and O in registers beside M
         how = how_of(own, best if tiles else None, known)
         name = f"{call.name} {'x'.join(map(str, q.shape))}{' causal' * causal}"
         once, least = once_bytes(q, k, v, backward), self.floor_bytes(report.problem, backward)
@@ -247,7 +249,7 @@ def how_of(own: Result, best: Result | None, known: Published | None) -> str:
     text = f"{own.schedule} {own.Br}x{own.Bc}, {whose}"
     if known:
         text += f"; published {known.result.Br}x{known.result.Bc} of {known.tiles.label}"
-    return text + (f"; best {best.schedule} {best.Br}x{best.Bc}" if best else "")
+    return text + (f"; best {best.schedule} {best.Br}x{best.Bc}" if best not in (None, own) else "")
 
 
 def of_kernel(name: str, answer: Explained, notes: tuple[str, ...]) -> Step:
