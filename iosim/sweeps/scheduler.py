@@ -38,8 +38,12 @@ if TYPE_CHECKING:
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
 SECONDS_TO_ASK_AGAIN = (0.2, 1.0, 5.0)  # until the scheduler knows that a worker died
-SETTINGS = {"distributed.worker.multiprocessing-method": START_METHOD, "distributed.worker.profile.enabled": False}
-"""Settings of a local cluster. Dask's profile would stop each worker 100 times a second."""
+SETTINGS = {
+    "distributed.worker.multiprocessing-method": START_METHOD,
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+}
+"""Settings of a local cluster. Dask's profile would stop each worker 100 times a second, and its tick 50 times."""
 TLS = "DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__CLIENT__CERT and ..__CLIENT__KEY"
 LOST = (distributed.CancelledError, OSError)  # a part's own errors of the file system are InputErrors
 NO_WORKER = "the scheduler at {} has no worker after {} s: dask worker {} starts one"
