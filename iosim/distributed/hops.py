@@ -100,15 +100,15 @@ class Hops:
 
     def visit(self, r: int, s: int) -> Visit:
         """What the rows of GPU r see of the keys of GPU s."""
+        if self._by_distance:
+            return self._at(s - r)
         if self.strip is None:
             return self._looked_at(r, s)
         if self.in_chunks:
             return self._of_chunks(r, s)
-        if not self._by_distance:
-            low, high = self.strip
-            offset = s * self.keys - r * self.rows
-            return strip_visit(self.rows, self.keys, low - offset, high - offset)
-        return self._at(s - r)
+        low, high = self.strip
+        offset = s * self.keys - r * self.rows
+        return strip_visit(self.rows, self.keys, low - offset, high - offset)
 
     @cached_property
     def _by_distance(self) -> bool:
