@@ -9,8 +9,7 @@ It needs CuPy, PyTorch and Nsight Compute, and takes less than 8 minutes on an H
 - torch.csv and torch_stores.csv: calls of PyTorch's kernels whose stores are not explained, with counters of local
   memory.
 
-A short table comes last. With --again, it runs the rows that did not agree once, the fault that was not seen once, and
-20 fresh rows: again_rows.csv and planted_again_rows.csv. That takes less than 2 minutes, and needs no PyTorch.
+A short table comes last.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ from iosim.masks import parse_mask
 from validation.random_rows import ON_GPU, draw
 
 ROWS, SEED = 60, 34
-FRESH_ROWS, FRESH_SEED = 20, 35
 FACTOR = "1.0005f"
 ALLOWED_SECONDS = 480
 
@@ -130,47 +128,7 @@ def planted_jobs() -> list[ScheduleJob]:
     return [ScheduleJob(name, replace(p, dtype=dtype, acc_dtype=acc), tiling) for name, dtype, acc, p, tiling in rows]
 
 
-def jobs_again() -> list[ScheduleJob]:
-    """Rows that did not agree with an H100 before their causes were mended: the error of sums in fp16, O and LSE of
-    other keys than those of the group, a mask that hides every pair, and sectors of rows of 48 bytes."""
-    latent = {"latent": True, "kv_dtype": "fp8", "kv_scales": "16", "gqa": "pack"}
-    narrow, empty = {"dtype": "fp16", "acc_dtype": "fp16"}, parse_mask("causal&window:33")
-    group = {"heads": 6, "kv_heads": 3, "dtype": "bf16", "acc_dtype": "bf16", "mask": parse_mask("causal")}
-    return [
-        ScheduleJob("matmul-naive", Attention(200, 128, heads=2, gqa="pack", **narrow), Tiling(1, 1)),
-        ScheduleJob("small-cache-bwd", Attention(960, 192, Nk=8286, **group), Tiling(16, 16, depth=8)),
-        ScheduleJob("flash1-bwd", Attention(1222, 32, Nk=60, heads=3, mask=empty, **narrow), Tiling(64, 7)),
-        ScheduleJob(
-            "flash1", Attention(40, 24, Nk=9000, dv=16, dtype="bf16", acc_dtype="fp32", **latent), Tiling(7, 7)
-        ),
-    ]
-
-
-def unseen_before() -> list[ScheduleJob]:
-    """The job whose hidden load was less than what partial sectors were allowed."""
-    return [job for job in planted_jobs() if job.problem.d == 36]
-
-
 # ---------------------------------------------------------------- on the GPU
-
-
-def again(folder: Path) -> bool:
-    """Whether the rows and the fault of before, and fresh rows, are now as they should be."""
-    begin = time.perf_counter()
-    jobs = [*jobs_again(), *draw(FRESH_SEED, FRESH_ROWS, ON_GPU)]
-    compile_all(jobs, unseen_before(), ["load"])
-    said(begin, "compiled")
-    rows = verdicts(jobs, folder, "again")
-    found = [in_short(job, row) for job, row in zip(jobs, rows, strict=True)]
-    write(folder / "again_rows.csv", found)
-    said(begin, "rows")
-    seen_now = planted("load", folder, unseen_before())
-    write(folder / "planted_again_rows.csv", seen_now)
-    print("\n".join(f"{row['job']}: {row['faults']}" for row in found if not row["ok"]))
-    print(grid.table([seen_of("load", seen_now)]))
-    agree = sum(bool(row["ok"]) for row in found)
-    print(f"{agree} of {len(found)} rows agree; {time.perf_counter() - begin:.0f} s")
-    return agree == len(found) and all(row["seen"] for row in seen_now)
 
 
 def main() -> int:
@@ -179,11 +137,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--again", action="store_true", help="the rows and the fault of before, and 20 fresh rows")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if given.again:
-        return int(not again(given.folder))
     begin = time.perf_counter()
     jobs = [*draw(given.seed, given.rows, ON_GPU), tuned_lse()]
     compile_all(jobs, planted_jobs(), list(FAULTS))
