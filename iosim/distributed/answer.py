@@ -292,13 +292,16 @@ def least_mean(found: Links) -> LinkResult:
 
 
 def floor_text(result: LinkResult) -> str:
-    """How far a result is from its floor, after a comma: with the decimals of the table, or more if these show 1."""
-    share = result.ratio_to_floor
+    """How far a result is from its floor, after a comma: with the decimals of the table, or more if these show 1. With
+    nodes the floor is that of the words between them, as the bytes before it are."""
+    share, theorem, of = result.ratio_to_floor, result.theorem, ""
+    if result.network_bytes is not None:
+        share, theorem, of = result.ratio_to_node_floor, result.node_theorem, " of nodes"
     if share is None:
         return ""
     ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
     free = ", not counting the statistics of rows" if any(result.tensors.get(name) for name in STATISTICS) else ""
-    return f", {'which is' if share == 1 else f'{ratio} times'} the floor ({result.theorem}){free}"
+    return f", {'which is' if share == 1 else f'{ratio} times'} the floor{of} ({theorem}){free}"
 
 
 def time_lines(found: Links) -> list[str]:

@@ -344,6 +344,8 @@ def test_a_ratio_of_the_mean_says_so(llama):
     tree = iosim.links(1, 128, 8, Nk=2**20, heads=64, kv_heads=8, hardware="h100").to_dict()["answer"]
     assert "which is the floor (decoding), not counting the statistics of rows." in tree
     assert "tree (tree 8) is next, with 1.73 times as many in its busiest GPU." in tree
+    nodes = iosim.links(131072, 128, nodes="4x8", heads=64, kv_heads=8, schedules="usp").to_dict()
+    assert "a GPU, which is the floor of nodes (P3)." in nodes["answer"] and nodes["results"][0]["ratio_to_floor"] > 1
 
 
 @pytest.mark.parametrize("nodes, theorem", [("4x8", "causal zigzag"), ("2x16", None)])
