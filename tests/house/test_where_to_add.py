@@ -4,11 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from paths import ROOT
 
-COPIED = ("iosim", "configs", "tests", "docs")
+import iosim
+
+FOLDERS = {"iosim": Path(iosim.__file__).parent, **{name: ROOT / name for name in ("configs", "tests", "docs")}}
+"""What is copied. The package is the one in use, which is compiled already."""
 
 
 LINES = """
@@ -26,8 +30,8 @@ class Copy:
 
     def __init__(self, folder):
         self.folder, self.edited = folder, set()
-        for name in COPIED:
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.png"))
+        for name, found in FOLDERS.items():
+            shutil.copytree(found, folder / name, ignore=shutil.ignore_patterns("*.png"))
         shutil.copy(ROOT / "pyproject.toml", folder)
 
     def insert(self, path, before, text):
