@@ -347,9 +347,11 @@ class Below:
 
 
 def together(visits: list[tuple[Size, Visit]], step: int) -> Iterator[tuple[Size, int, int, Mask]]:
-    """(times, rows, keys, mask) of visits. `step` more keys are a tile more, which all rows of a dense or causal visit
-    see, so they always cost it the same words. Then two visits stand for all whose last tiles are equal: the shortest,
-    and it with a tile more."""
+    """(times, rows, keys, mask) of visits.
+
+    A tile of keys has `step` of them. All rows of a dense or causal visit see a tile that is added, so each costs the
+    same words. Two visits therefore stand for many that differ in whole tiles: the shortest, and one a tile longer.
+    """
     alike: dict[tuple[int, str, int], list[tuple[Size, Visit]]] = {}
     for times, visit in visits:
         alike.setdefault((visit.rows, str(visit.mask), visit.keys % step), []).append((times, visit))

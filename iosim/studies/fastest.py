@@ -132,8 +132,8 @@ def sentence(found: FastestAnswer) -> str:
 
 
 def time_text(tiles: TimedTiles, chip: Hardware) -> str:
-    """The words on a time in whole blocks. It is a bound unless HBM is what a multiprocessor has a share of: one whose
-    neighbours are idle may have more of that."""
+    """The words on a time in whole blocks. It is a bound if arithmetic decides, or if all multiprocessors work. If the
+    HBM decides and some are idle, the others may have more than their share of its rate."""
     us = f"{tiles.seconds * 1e6:,.1f} us"
     if tiles.bound_by == "memory" and tiles.blocks % chip.sms:
         return f"takes {us} if a multiprocessor has its share of the HBM's rate and no more"
