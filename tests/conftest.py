@@ -3,6 +3,7 @@
 import gc
 import json
 import os
+from functools import cache
 from importlib.util import find_spec
 
 import nvrtc
@@ -42,6 +43,7 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=why))
 
 
+@cache
 def missing(name):
     """Why a test cannot run; an empty string if it can."""
     if name == "nvrtc":
@@ -71,13 +73,11 @@ def ask(iosim):
     return run
 
 
-@pytest.fixture(autouse=True)
-def no_progress(monkeypatch):
-    """On a busy machine no line of progress comes between those of an answer. Tests of progress ask for it."""
-    monkeypatch.setattr("iosim.progress.QUIET_SECONDS_OF_LINES", 1e6)
-
-
-@pytest.fixture(autouse=True)
-def no_window(monkeypatch):
-    """No test opens a browser on the screen."""
-    monkeypatch.setattr("webbrowser.open", lambda url: True)
+@pytest.fixture(scope="session", autouse=True)
+def quiet():
+    """No test opens a browser on the screen. On a busy machine no line of progress comes between those of an answer;
+    tests of progress ask for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("iosim.progress.QUIET_SECONDS_OF_LINES", 1e6)
+        patch.setattr("webbrowser.open", lambda url: True)
+        yield
