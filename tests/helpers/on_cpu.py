@@ -71,8 +71,7 @@ def build(programs, folder, name="kernels", optimise="-O0", requests=False):
     assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
     loaded = ctypes.CDLL(str(library))
     loaded.moved.restype = ctypes.c_longlong
-    if requests:
-        loaded.sectors.restype = ctypes.c_longlong
+    loaded.requests.restype = ctypes.POINTER(Requests)
     return loaded
 
 
@@ -185,6 +184,23 @@ def slope(job, program, outputs, instances):
     return slope_of_job(job, cores, names, instances.__getitem__, output_of)
 
 
+class Requests(ctypes.Structure):
+    """The list of this name in shim.h."""
+
+    _fields_ = (("list", ctypes.POINTER(ctypes.c_int)), ("count", ctypes.c_longlong), ("room", ctypes.c_longlong))
+
+    def sectors(self):
+        """The sectors that the requests touched, each request by itself. Lanes that ask together have equal rows."""
+        if not self.count:
+            return 0
+        rows = np.ctypeslib.as_array(self.list, (self.count, 8))
+        rows = rows[np.lexsort(rows.T)]
+        return 1 + int((rows[1:] != rows[:-1]).any(axis=1).sum())
+
+
 def sectors_moved(library, program):
     """{tensor: (sectors read, sectors written)} of the last run, each request of a warp by itself."""
-    return {name: (library.sectors(n, 0), library.sectors(n, 1)) for n, name in enumerate(program.arrays)}
+    return {
+        name: tuple(library.requests(n, way).contents.sectors() for way in (0, 1))
+        for n, name in enumerate(program.arrays)
+    }

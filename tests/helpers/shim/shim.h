@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
-#ifdef IOSIM_REQUESTS  // these take longer to read than all else
-#include <algorithm>
-#include <array>
-#include <vector>
-#endif
 
 #define DEVICE inline
 #define __global__
@@ -196,18 +191,22 @@ static int piece_row[MOST_THREADS], piece[MOST_THREADS], accesses[MOST_THREADS],
 static inline void new_copy() { ++copy_number[running]; }
 static inline void at_piece(int r0, int e) { piece_row[running] = r0, piece[running] = e, accesses[running] = 0; }
 
-#ifdef IOSIM_REQUESTS
-typedef std::array<int, 8> Request;
-#endif
+struct Request { int launch, block, warp, copy, row, group, turn, sector; };
+struct Requests {  // a list that grows
+    Request* list;
+    long long count, room;
+    void add(Request one) {
+        if (count == room) list = (Request*)realloc(list, (room = 2 * room + 1024) * sizeof(Request));
+        list[count++] = one;
+    }
+};
 struct Region {
     const char* start;
     long long bytes;
     int word;
     long long reads, writes;
-#ifdef IOSIM_REQUESTS
-    std::vector<Request> sectors[2];
-#endif
 };
+static Requests asked[32][2];  // of each region: reads, then writes
 static Region regions[32];
 static int region_count, launch_number;
 
@@ -225,8 +224,8 @@ static Region& request(const void* address, int bytes, bool writes) {
 #ifdef IOSIM_REQUESTS
     const int block = blockIdx.y << 12 | blockIdx.x, turn = accesses[running]++ << 1 | (bytes == 16);
     const int sector = ((const char*)address - found.start) / 32;
-    found.sectors[writes].push_back({launch_number, block, running / 32, copy_number[running], piece_row[running],
-                                     piece[running] / 32, turn, sector});
+    asked[&found - regions][writes].add({launch_number, block, running / 32, copy_number[running],
+                                         piece_row[running], piece[running] / 32, turn, sector});
 #endif
     return found;
 }
@@ -275,19 +274,14 @@ static Raw16* shared;  // every kernel says `extern __shared__ Raw16 shared[]`; 
 
 // Runs `kernel` for every block; shared memory of exactly `bytes`, poisoned with NaN, with a guard behind it.
 extern "C" void announce(const void* start, long long bytes, int word) {
+    asked[region_count][0].count = asked[region_count][1].count = 0;
     regions[region_count++] = {(const char*)start, bytes, word};
 }
 extern "C" void forget_all() { region_count = 0; }
 extern "C" long long moved(int k, int writes) { return writes ? regions[k].writes : regions[k].reads; }
 
-#ifdef IOSIM_REQUESTS
-// The sectors that the requests of a tensor touched, each request by itself.
-extern "C" long long sectors(int k, int writes) {
-    std::vector<Request>& found = regions[k].sectors[writes];
-    std::sort(found.begin(), found.end());
-    return std::unique(found.begin(), found.end()) - found.begin();
-}
-#endif
+// The requests of a tensor: a row from each lane, with the sector that it touches.
+extern "C" const Requests* requests(int k, int writes) { return &asked[k][writes]; }
 
 struct Any {  // an argument of a kernel
     void* pointer;
