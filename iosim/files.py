@@ -109,6 +109,21 @@ def written_whole(path: str, option: str = "-o", own: str = "") -> Iterator[str]
 
 
 @contextmanager
+def room_beside(path: str) -> Iterator[str]:
+    """A folder beside a file. At the end it is gone, also if another process still writes to it."""
+    folder = f"{path}.d"
+    os.mkdir(folder)
+    try:
+        yield folder
+    finally:
+        from shutil import rmtree
+
+        gone = f"{folder}.gone"
+        os.rename(folder, gone)  # from now on nobody can make a file in it
+        rmtree(gone)
+
+
+@contextmanager
 def through(path: str) -> Iterator[str]:
     """The name of a temporary file, whose content is copied into `path` at the end."""
     from shutil import copyfileobj

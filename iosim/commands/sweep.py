@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -278,11 +278,11 @@ def describe(path: str, about: Mapping[str, object]) -> None:
         emit(to_json(about, sys.argv[1:]), path + ".meta.json")
 
 
-class Stdout(AbstractContextManager[TextIO]):
+class Stdout(AbstractContextManager[BinaryIO]):
     """stdout as a file that is flushed but not closed."""
 
-    def __enter__(self) -> TextIO:
-        return sys.stdout
+    def __enter__(self) -> BinaryIO:
+        return sys.stdout.buffer
 
     def __exit__(self, *error: object) -> None:
         sys.stdout.flush()

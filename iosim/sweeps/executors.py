@@ -54,6 +54,8 @@ class Executor(ABC):
     """Takes notes for users while parts are made."""
     notes: Sequence[str] = ()
     """What users should know about it."""
+    is_of_this_machine = False
+    """Whether other processes of this machine make the parts: files that they write are then read here."""
 
     @abstractmethod
     def running(self, job: Job[object]) -> AbstractContextManager[None]:
@@ -187,6 +189,8 @@ class Pipe(Protocol):
 
 class Processes(Executor):
     """Makes parts in processes of this machine. They end when this process ends, for whatever reason."""
+
+    is_of_this_machine = True
 
     def __init__(self, jobs: int):
         self.jobs, self.name = jobs, f"processes of --jobs {jobs}"

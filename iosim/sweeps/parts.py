@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
+from ..files import written_whole
 from .identity import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .own_options import COUNT, OTHER_SCHEDULES
 from .place import Place, file_digest
@@ -214,12 +215,12 @@ def write(work: Parts, out: Out, pieces: Iterable[Piece], advance: Callable[[int
         for piece in pieces:
             yield piece
             total += len(piece)
-            advance(work.steps_of(len(piece), 1))
+            advance(work.steps_of(len(piece), piece.chunks if isinstance(piece, Lines) else 1))
 
     if work.kind == "parquet":
         write_parquet(work.chunks, out, counted())
     else:
-        write_lines(header(work.chunks.shown) if work.kind == "csv" else "", out, counted())
+        write_lines(header(work.chunks.shown) if work.kind == "csv" else b"", out, counted())
     return total
 
 
@@ -235,6 +236,19 @@ class WritePart:
             rows = write(work, temporary, make_pieces(work, part))
             size, sha256 = os.path.getsize(temporary), file_digest(temporary)
         yield Written(part, name, rows, size, sha256)
+
+
+@dataclass(frozen=True)
+class PutLines:
+    """Writes the lines of a part to a file of its own in a folder of this machine, from which they are taken."""
+
+    folder: str
+
+    def __call__(self, work: Parts, part: int) -> Iterator[Lines]:
+        path, pieces = os.path.join(self.folder, part_name(part, work.kind)), make_pieces(work, part)
+        with written_whole(path) as temporary:
+            rows = write_lines(b"", temporary, pieces)
+        yield Lines(path, rows, len(work.chunks_of(part)))
 
 
 def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:

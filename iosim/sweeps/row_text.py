@@ -10,11 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, cast
+from shutil import copyfileobj
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -67,18 +69,18 @@ CSV = Form(lambda k, name: "," if k else "", csv_text, "", ("False", "True"), "\
 JSON = Form(lambda k, name: ("," if k else "{") + json_text(name) + ":", json_text, "null", ("false", "true"), "}\n")
 
 
-def header(names: Sequence[str]) -> str:
-    """The first line of CSV."""
-    return ",".join(map(csv_text, names)) + "\n"
+def header(names: Sequence[str]) -> bytes:
+    """The first line of CSV, in UTF-8."""
+    return (",".join(map(csv_text, names)) + "\n").encode()
 
 
-def lines(rows: pd.DataFrame, form: Form) -> str:
-    """The rows as lines of text."""
+def lines(rows: pd.DataFrame, form: Form) -> bytes:
+    """The rows as lines of text, in UTF-8."""
     if form is CSV and len(rows.columns) == 1:  # a line without a value would be empty
         form = replace(form, none='""')
     columns = {str(name): Column.of(rows[name]) for name in rows.columns}
     parts = ({n: c.part(k) for n, c in columns.items()} for k in range(0, len(rows), ROWS))
-    return b"".join(joined(list(quads_of_rows(part, form))) for part in parts).decode()
+    return b"".join(joined(list(quads_of_rows(part, form))) for part in parts)
 
 
 def quads_of_rows(columns: dict[str, Column], form: Form) -> Iterator[Quad]:
@@ -326,27 +328,41 @@ def joined(columns: list[Quad]) -> bytearray:
     return room.translate(None, b"\0")
 
 
-Out = str | AbstractContextManager[TextIO]
+Out = str | AbstractContextManager[BinaryIO]
 """The name of a file, or an open one."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """The rows of a chunk as lines of text. Their number is its length."""
+    """The rows of some chunks as lines: their text, or the name of a file that has it. Their number is its length."""
 
-    text: str
+    text: bytes | str
     rows: int
+    chunks: int = 1
 
     def __len__(self) -> int:
         return self.rows
 
+    def put(self, file: BinaryIO) -> None:
+        """Write the lines. A file that has them is removed."""
+        if isinstance(self.text, bytes):
+            file.write(self.text)
+            return
+        with open(self.text, "rb") as found:
+            copyfileobj(found, file)
+        os.unlink(self.text)
 
-def write_lines(header: str, out: Out, pieces: Iterable[Lines]) -> None:
-    """Write the lines of all chunks after a header. Nothing is written if the first chunk fails."""
-    with open(out, "w", newline="") if isinstance(out, str) else out as file:
+
+def write_lines(header: bytes, out: Out, pieces: Iterable[Lines]) -> int:
+    """Write the lines of all chunks after a header, and return their number. Nothing is written if the first chunk
+    fails."""
+    rows = 0
+    with open(out, "wb") if isinstance(out, str) else out as file:
         for lines in pieces:
-            file.write(header + lines.text)
-            header = ""
+            file.write(header)
+            lines.put(file)
+            header, rows = b"", rows + len(lines)
+    return rows
 
 
 class Rows(Protocol):

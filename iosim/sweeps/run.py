@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from ..answer import pandas_cells
 from ..counting.names import check_names, takes_causal
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
+from ..files import room_beside
 from ..units import MOST_POINTS, parse_count
 from .executors import Executor, Processes, Serial, begin_fork_server, results
 from .folder import WHOLE, About, Share, opened
 from .identity import inputs_of
 from .own_options import COUNT, OWN, asking
-from .parts import Job, Parts, Work, WritePart, Written, make_pieces, make_tables, write
+from .parts import FORMS, Job, Parts, PutLines, Work, WritePart, Written, make_pieces, make_tables, write
 from .questions import known_question
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ..progress import Meter
+    from .parts import Piece, Task
     from .row_text import Out
 
 
@@ -62,8 +64,13 @@ def write_folder(
 
 def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write a sweep to one file, and return the number of rows. The bytes do not depend on the executor. `advance` is
-    called with the steps of each chunk."""
-    with closing(results(executor, Job(make_pieces, work), range(len(work)))) as pieces:
+    called with the steps of each chunk. Processes of this machine put their lines into files, which is faster than to
+    send them."""
+    task: Task[Piece] = make_pieces
+    with ExitStack() as held:
+        if isinstance(out, str) and executor.is_of_this_machine and work.kind in FORMS:
+            task = PutLines(held.enter_context(room_beside(out)))
+        pieces = held.enter_context(closing(results(executor, Job(task, work), range(len(work)))))
         return write(work, out, pieces, advance)
 
 

@@ -66,6 +66,7 @@ class Dask(Executor):
         warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
         self.address, self.name, self.job_name = address, f"the scheduler at {address}", ""
         self.own_workers = (jobs or os.cpu_count() or 1) if address == "local" else 0
+        self.is_of_this_machine = bool(self.own_workers)
         self.client = local(self.own_workers) if self.own_workers else connected(address)
         try:
             self.client.wait_for_workers(1, SECONDS_FOR_WORKERS)

@@ -47,5 +47,5 @@ def test_both_writers_write_the_same(text):
     assert list(csv.DictReader(io.StringIO(to_csv([{"name": text, "n": -3}])))) == wanted
     rows = pd.DataFrame({"name": pd.Categorical([text, "b"]), "n": [-3, 4]})
     found = row_text.header(["name", "n"]) + row_text.lines(rows, row_text.CSV)
-    assert list(csv.DictReader(io.StringIO(found)))[:1] == wanted
+    assert list(csv.DictReader(io.StringIO(found.decode())))[:1] == wanted
     assert csv_cell(-3.5) == -3.5 and csv_cell("causal") == "causal" and csv_cell(None) == ""

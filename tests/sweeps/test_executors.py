@@ -11,10 +11,13 @@ import pytest
 from paths import ROOT
 from sweeps_run import LARGE, gathered, run
 
+from iosim.counting import sweep
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
+from iosim.files import room_beside
 from iosim.sweeps.executors import Made, Maker, Processes, Serial, results, this_maker
-from iosim.sweeps.parts import Job, Work, make_pieces
+from iosim.sweeps.parts import Job, PutLines, Work, make_pieces
+from iosim.sweeps.run import write_file
 
 SMALL = {"N": "64:1024:+64", "d": "8:32:+8", "M": "1KB:129KB:+1KB"}
 
@@ -49,6 +52,44 @@ def test_two_processes_write_a_file_of_the_bytes_of_one(iosim, tmp_path):
     whole = iosim(*LARGE[:-2], "-o", "-").stdout.encode()
     assert iosim(*LARGE[:-2], "--jobs", 2, "-o", tmp_path / "two.csv").exit_code == 0
     assert (tmp_path / "two.csv").read_bytes() == whole
+
+
+class Here(Serial):
+    """This process, which makes parts as others do: the lines of each go through a file."""
+
+    is_of_this_machine = True
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+@pytest.mark.parametrize("what", ["count", "roofline"])
+def test_lines_go_through_files_beside_the_output(what, kind, tmp_path, monkeypatch):
+    """They give the same bytes and the same progress, each is removed when it is taken, and none stays."""
+    monkeypatch.setattr(sweep, "CHUNK_ROWS", 8)
+    sizes = {"N": "64:256:+64", "d": 8, **({"M": "1KB:9KB:+1KB"} if what == "count" else {"hardware": "h100"})}
+    work, found = Work(build(sizes, "flash1,flash2"), kind, 1, what=what), []
+    for executor in (Serial(), Here()):
+        steps, beside = [], set()
+
+        def advance(more, steps=steps, beside=beside):
+            steps.append(more)
+            beside |= {len([*folder.iterdir()]) for folder in tmp_path.glob("out.d")}
+
+        rows = write_file(work, str(tmp_path / "out"), executor, advance)
+        assert beside == ({0} if executor.is_of_this_machine else set())  # each is gone when it is taken
+        assert sum(steps) == work.steps and [file.name for file in tmp_path.iterdir()] == ["out"]
+        found.append((rows, (tmp_path / "out").read_bytes()))
+    assert len(work) > 2 and found[0] == found[1]
+
+
+def test_a_room_is_gone_while_others_write_to_it(tmp_path):
+    with room_beside(str(tmp_path / "out")) as room, open(f"{room}/part", "w"):
+        pass
+    assert not [*tmp_path.iterdir()]
+
+
+def test_lines_that_cannot_be_put_are_one_message(work, tmp_path):
+    with pytest.raises(InputError, match=r"-o: found '.*gone/part-0.*'; allowed: .* can be written; No such"):
+        list(PutLines(f"{tmp_path}/gone")(work, 0))
 
 
 def test_two_processes_write_the_bytes_of_one(iosim, tmp_path):

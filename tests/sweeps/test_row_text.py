@@ -87,7 +87,7 @@ def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
 
 def test_texts_are_quoted_where_they_must_be():
     rows = pd.DataFrame({"mask": pd.Categorical(['file:a,"b".txt', "file:é.txt"]), "n": [-1, 10**30]})
-    assert row_text.lines(rows, row_text.CSV) == rows.to_csv(index=False, header=False, lineterminator="\n")
+    assert row_text.lines(rows, row_text.CSV).decode() == rows.to_csv(index=False, header=False, lineterminator="\n")
     assert [json.loads(line) for line in row_text.lines(rows, row_text.JSON).splitlines()] == rows.to_dict("records")
 
 
