@@ -49,9 +49,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def kept(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, whose answers about Python's own integers are kept: searches for many M ask the same again."""
-    once = lru_cache(maxsize=4096)(function)
+def kept(function: Callable[P, T], most: int = 4096) -> Callable[P, T]:
+    """The function, whose last answers about Python's own integers are kept: searches for many M ask the same again."""
+    once = lru_cache(maxsize=most)(function)
 
     @wraps(function)
     def answer(*args: P.args, **options: P.kwargs) -> T:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.arrays import last_true
@@ -22,7 +23,7 @@ from ..counting.count import measure
 from ..errors import InputError
 from ..progress import watched
 from ..schedules import Schedule
-from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters
+from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters, kept
 from ..search.pairs import Pairs, cheaper, integers, sizes_by_passes
 from .thread_blocks import blocks
 
@@ -97,9 +98,10 @@ def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int
     ]
 
 
+@partial(kept, most=16)  # those of one problem: many M and many goals ask for them again
 def free_steps(
     schedule: Schedule, p: Attention, multiple: int, given: Collection[str], least_blocks: int = 1
-) -> list[CurveStep]:
+) -> tuple[CurveStep, ...]:
     """The envelope of one schedule, over all values of the options that it lets `tune` choose and that are not given.
 
     The first values have the least traffic, and later ones may have more blocks. So values are tried in order, up to
@@ -112,7 +114,7 @@ def free_steps(
         found += [replace(step, options=options) if options else step for step in own]
         if least_blocks == 1 or own == steps(schedule, chosen, multiple):
             break
-    return envelope(found)
+    return tuple(envelope(found))
 
 
 def choices(schedule: Schedule, p: Attention, multiple: int, given: Collection[str]) -> Iterator[dict[str, int]]:

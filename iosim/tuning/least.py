@@ -124,7 +124,7 @@ def best_of(
     if least_blocks == 1:
         options = next(choices(schedule, problem.packed, multiple, given))
         return count_with_blocks(schedule, rule, problem, M_bytes, multiple, options)
-    steps = free_steps(schedule, problem, multiple, given, least_blocks)
+    steps = free_steps(schedule, problem, multiple, frozenset(given), least_blocks)
     if not steps:
         most = most_blocks(schedule, problem, multiple, given)
         return ResultWithBlocks(schedule.name, rule, fits=False, most_blocks=most)
@@ -245,7 +245,7 @@ def curve_of(
     space, own = searchable(asked, problem, least_blocks), {}
     for schedule in space:
         try:
-            own[schedule.name] = free_steps(schedule, problem, tile_multiple, given, least_blocks)
+            own[schedule.name] = [*free_steps(schedule, problem, tile_multiple, frozenset(given), least_blocks)]
         except InputError:
             stated = schedule.candidates is not None and mask_matters(schedule, problem)
             if schedules or not stated or problem.mask.tile_units:

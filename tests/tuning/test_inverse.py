@@ -5,6 +5,7 @@ import io
 import random
 import re
 from fractions import Fraction
+from functools import cache
 
 import pytest
 from paths import DOCS
@@ -63,11 +64,11 @@ def test_the_least_M_is_that_of_the_search(N, d, options):
 
 @pytest.mark.parametrize("N, d, options", [p for p in PROBLEMS if "bwd" not in str(p)], ids=ids)
 def test_what_is_proven_is_what_the_floor_says_at_every_M(N, d, options):
-    p = problem_of(N, d, options)
-    for step in package.curve(N, d, **options).steps:
+    p, steps = problem_of(N, d, options), package.curve(N, d, **options).steps
+    floors = {M: floor(p, M).words * widths(p) for M in range(widths(p), steps[-1].M_bytes + 1)}  # of one word and more
+    for step in steps:
         found = least_M(N, d, at_most=step.total_bytes, **options)
-        sizes = range(widths(p), found.M_bytes + 1)  # of one word and more
-        excluded = [M for M in sizes if floor(p, M).words * widths(p) > step.total_bytes]
+        excluded = [M for M in floors if M <= found.M_bytes and floors[M] > step.total_bytes]
         assert excluded == [*range(widths(p), found.none_below or 0)], "the floor falls with M"
         assert (found.none_below or 0) <= found.M_bytes
 
@@ -83,6 +84,12 @@ def test_floors_fall_with_M(seed):
     assert words == sorted(words, reverse=True)
 
 
+@cache
+def floor_words(p, M):
+    """The floor in words at an M in bytes. All factors of a problem are compared with the same ones."""
+    return floor(p, M).words
+
+
 @pytest.mark.parametrize("factor", ["1", "1.05", "1.3", "2", "3.125", "5"])
 @pytest.mark.parametrize("N, d, options", [PROBLEMS[k] for k in (0, 1, 2, 5, 7)], ids=ids)
 def test_the_M_within_a_factor_are_those_of_every_M(N, d, options, factor):
@@ -92,7 +99,7 @@ def test_the_M_within_a_factor_are_those_of_every_M(N, d, options, factor):
     within = [
         M
         for M in range(1, last)
-        if (step := step_at(steps, M)) and Fraction(step.total, floor(p, M).words) <= Fraction(factor)
+        if (step := step_at(steps, M)) and Fraction(step.total, floor_words(p, M)) <= Fraction(factor)
     ]
     said = found.to_dict()["intervals"]
     assert within == [M for one in said for M in range(one["from_M_bytes"], (one["to_M_bytes"] or last - 1) + 1)]
