@@ -68,7 +68,7 @@ def test_what_is_proven_is_what_the_floor_says_at_every_M(N, d, options):
     floors = {M: floor(p, M).words * widths(p) for M in range(widths(p), steps[-1].M_bytes + 1)}  # of one word and more
     for step in steps:
         found = least_M(N, d, at_most=step.total_bytes, **options)
-        excluded = [M for M in floors if M <= found.M_bytes and floors[M] > step.total_bytes]
+        excluded = [M for M in floors if found.M_bytes >= M and floors[M] > step.total_bytes]
         assert excluded == [*range(widths(p), found.none_below or 0)], "the floor falls with M"
         assert (found.none_below or 0) <= found.M_bytes
 
