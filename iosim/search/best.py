@@ -76,16 +76,16 @@ def in_integers(sizes: Attention[Size] | Tiling[Size]) -> bool:
 
 def footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
     """The space that a schedule needs on the chip, without its mask. Only `smem_bytes` must fit in M."""
-    if problem.divided:
-        from ..core.placement import placed
-
-        return placed(schedule, with_mask(problem), tiling)
     return dense_footprint(schedule, with_mask(problem), tiling)
 
 
 @kept
 def dense_footprint(schedule: ScheduleLike | ScheduleText, problem: Attention[Size], tiling: Tiling[Size]) -> Footprint:
-    """The footprint of a problem without a mask in one undivided SRAM."""
+    """The footprint of a problem without a mask."""
+    if problem.divided:
+        from ..core.placement import placed
+
+        return placed(schedule, problem, tiling)
     capacity = Capacity()
     Unsummed(problem, capacity).run(schedule, tiling)
     return footprint_of(capacity)
@@ -97,6 +97,7 @@ def footprint_of(capacity: Capacity) -> Footprint:
     return Footprint(capacity.peak_words, peak, peak, 0, peak)
 
 
+@kept
 def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Same], tiling: Tiling[Same]) -> Same:
     """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
