@@ -45,11 +45,12 @@ class Form(NamedTuple):
         """The least integer that the left side of the inequality may be, for this M and T."""
         X = M + T
         (over, under), (top, factor, power) = self.square, self.other
-        more = M * M if self.beyond(M) else 0
+        if over * factor > top * under * X ** (4 - power):  # the second root is the smaller one
+            over, under = top * X ** (4 - power), factor
         # (r + price) X - more is an integer. So it is at least T X Z / G rounded up, which is the root of a square.
-        first = root_above(T * T * over, X * X * under)
-        second = root_above(T * T * X * X * top, factor * X**power)
-        return -(-(min(first, second) + more) // X) - self.price
+        root = root_above(T * T * over, X * X * under)
+        more = M * M if self.beyond(M) else 0
+        return -(-(root + more) // X) - self.price
 
     def beyond(self, M: int) -> bool:
         """Whether Z > G(M)."""
@@ -57,8 +58,13 @@ class Form(NamedTuple):
         return over > under * M**4 and top > factor * M**power
 
     def lengths(self, M: int) -> list[int]:
-        """The T worth trying: M, 2M, and the two around the T that makes X = `cross`. Any T >= 1 is valid."""
-        return [T for T in (M, 2 * M, self.cross - M, self.cross + 1 - M) if T >= 1]
+        """The T worth trying: M, 2M, and the two around the T that makes X = `cross`. Any T >= 1 is valid.
+
+        From X = 2M and `cross` on, T Z / G falls: if `cross` < 3M, 2M is too long. For k = 3 it falls from X = 3M on.
+        """
+        twice = [2 * M] if self.cross >= 3 * M else []
+        around = [] if twice and self.other[2] == 3 else [self.cross - M, self.cross + 1 - M]
+        return [T for T in (M, *twice, *around) if T >= 1]
 
     def best(self, M: int) -> tuple[int, int]:
         """The pair (words, T) of the best T; of equal ones the least."""

@@ -182,7 +182,7 @@ PUBLISHED: Columns[Row] = (
 def step_row(p: Attention, step: CurveStep, family: str) -> Row:
     """A step of the curve, with the bounds at its M in words."""
     words = {b.name.removeprefix(f"{family}: "): b.words for b in bounds(p, step.M_bytes, family=family)}
-    order, floor = words.get("N^2 d^2 / M"), floor_of(p, step.M_bytes, family)
+    order, floor = words.get("N^2 d^2 / M"), words.get("floor") or None
     return {
         **vars(step),
         "from_M": format_bytes(step.M_bytes),
