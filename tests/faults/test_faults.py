@@ -26,12 +26,13 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
-from sweeps_run import GRID, LARGE, LONG, SMALLEST, begun, cluster_of, until
+from sweeps_run import GRID, LONG, SMALLEST, begun, cluster_of, until
 
 from iosim.commands.cli import main
 from iosim.counting import sweep as counted
 
 PAGE = ROOT / "docs" / "scale.md"
+MANY = (*LONG, *SMALLEST)  # 14 parts of usual chunks
 PARTS = (*GRID[:-1], "1KB:9KB:+1KB", *SMALLEST)
 PARQUET = (*PARTS, "--format", "parquet")
 ROOFLINE = ("sweep", "--what", "roofline", "--N", "64:512:+64", "--d", 8, "--hardware", "h100", "--part-rows", 1)
@@ -71,6 +72,13 @@ def done(place, *args):
     """Run a command line that ends well."""
     code, said = Run(place, *args).end()
     assert code == 0, said
+
+
+def after_parts(place, run, chance):
+    """The run, when a random number of parts is counted as done, or when it has ended."""
+    journal, parts = place / "sweep" / "_parts.jsonl", chance.randrange(14)
+    until(lambda: not run.process.is_alive() or parts <= (journal.read_text().count("\n") if journal.exists() else 0))
+    return run
 
 
 def gathered(place, folder):
@@ -116,19 +124,23 @@ def undisturbed(line, folder=True):
 # ---------------------------------------------------------------- faults: (the bytes wanted, the bytes found)
 
 
-def killed(place, chance, line=PARTS, more=()):
+def killed(place, chance, line=PARTS):
     """SIGKILL at a random moment, and sometimes another one of the run that continues."""
-    wanted = undisturbed((*line, *more))
-    Run(place, *line, *more, "-o", f"{place}/sweep/").kill_after(chance.uniform(0, wanted.seconds))
+    wanted = undisturbed(line)
+    Run(place, *line, "-o", f"{place}/sweep/").kill_after(chance.uniform(0, wanted.seconds))
     if chance.random() < 0.25:
-        run = Run(place, *line, *more, "--resume", "-o", f"{place}/sweep/")
+        run = Run(place, *line, "--resume", "-o", f"{place}/sweep/")
         run.kill_after(chance.uniform(0, wanted.seconds / 2))
     return wanted.bytes, resumed(place, line)
 
 
 def killed_of_two(place, chance):
+    """As `killed`, after a random number of parts, because most of the time processes are only starting."""
     with usual_chunks():
-        return killed(place, chance, LARGE, ("--jobs", 2))
+        wanted, begins = undisturbed(MANY), ["-o", f"{place}/sweep/"]
+        for line in [begins, ["--resume", *begins]][: 2 if chance.random() < 0.25 else 1]:
+            after_parts(place, Run(place, *MANY, "--jobs", 2, *line), chance).kill_after(chance.uniform(0, 0.05))
+        return wanted.bytes, resumed(place, MANY)
 
 
 def killed_one_file(place, chance, line=PARTS[:-2]):
@@ -186,7 +198,7 @@ def killed_local_cluster(place, chance):
         first.kill()
         first.wait()
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in workers))
-        return undisturbed((*LONG, *SMALLEST)).bytes, resumed(place, (*LONG, *SMALLEST))
+        return undisturbed(MANY).bytes, resumed(place, MANY)
 
 
 def killed_trace(place, chance):
@@ -238,12 +250,10 @@ def two_runs(place, chance):
 def killed_worker(place, chance):
     """A process of --jobs."""
     with usual_chunks():
-        line = (*LARGE, "--jobs", 2)
-        wanted = undisturbed(line)
-        whole = Run(place, *line, "-o", f"{place}/sweep/")
-        time.sleep(chance.uniform(0.2, 0.9) * wanted.seconds)
-        workers = children(whole.process.pid)
-        if workers:
+        wanted = undisturbed(MANY)
+        whole = after_parts(place, Run(place, *MANY, "--jobs", 2, "-o", f"{place}/sweep/"), chance)
+        until(lambda: children(whole.process.pid) or not whole.process.is_alive())
+        if workers := children(whole.process.pid):
             kill(chance.choice(workers))
         code, said = whole.end()
         assert code == 0, said
@@ -256,7 +266,7 @@ def killed_dask_worker(place, chance):
         chance.choice(workers).kill()
         said = first.communicate(timeout=60)[1]
         assert first.returncode == 0, said
-        return undisturbed((*LONG, *SMALLEST)).bytes, gathered(place, place / "sweep")
+        return undisturbed(MANY).bytes, gathered(place, place / "sweep")
 
 
 def killed_scheduler(place, chance):
@@ -266,7 +276,7 @@ def killed_scheduler(place, chance):
         scheduler.kill()
         said = first.communicate(timeout=60)[1]
         assert first.returncode == 1 and "is gone" in said and "--resume" in said and "Traceback" not in said
-        return undisturbed((*LONG, *SMALLEST)).bytes, resumed(place, (*LONG, *SMALLEST))
+        return undisturbed(MANY).bytes, resumed(place, MANY)
 
 
 def in_the_middle(place):
