@@ -1,11 +1,13 @@
 """Sweeps in processes of their own, and schedulers of Dask with workers, for tests."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 
+from dask_forks import forked
 from paths import ROOT
 
 HEAD = ("sweep", "--N", "64:1024:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--mask", "dense;causal")
@@ -49,10 +51,9 @@ def ended(*processes):
             process.wait()
 
 
-def dask(*args, **more):
+def dask(command, *args, cwd=ROOT, env=os.environ):
     """A process that runs a command line of Dask."""
-    line = [sys.executable, "-m", "dask", *map(str, args), "--no-dashboard"]
-    return subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **more)
+    return forked(command, (*args, "--no-dashboard"), cwd, env)
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def scheduler(tmp_path, *more):
     """(the address of a scheduler, its process)."""
     file = tmp_path / "scheduler.json"
     line = ("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, *more)
-    with ended(dask(*line, cwd=ROOT)) as (process,):
+    with ended(dask(*line)) as (process,):
         until(lambda: file.exists() and file.read_text().endswith("}"))
         yield json.loads(file.read_text())["address"], process
 
