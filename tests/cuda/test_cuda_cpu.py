@@ -1,6 +1,7 @@
 """Generated kernels run on the CPU (shim/): output, words per tensor by the kernel and by the pointers, both orders."""
 
 import random
+from functools import cache
 
 import numpy as np
 import on_cpu
@@ -58,8 +59,8 @@ def in_the_short_run(k):
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
     """The programs of all cases. programs[k] -> (program, library, its number there)."""
-    made = [generate(schedule, p, tiling, count=True) for schedule, p, tiling in CASES]
-    return on_cpu.Libraries(made, tmp_path_factory.mktemp("shim"), in_the_short_run)
+    folder = tmp_path_factory.mktemp("shim")
+    return on_cpu.Libraries(CASES, lambda case: generate(*case, count=True), folder, in_the_short_run)
 
 
 def inputs_of(program, seed):
@@ -105,9 +106,14 @@ def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
     assert program.smem_bytes == program.footprint_bytes
 
 
+def on_tensor_cores(programs, cases):
+    return [k for k in cases if any(kernel.tensor_cores for kernel in programs.program(k).kernels)]
+
+
+@pytest.mark.long
 def test_the_cases_cover_what_they_should(programs):
-    on_tensor_cores = [k for k, program in enumerate(programs.programs) if any(x.tensor_cores for x in program.kernels)]
-    assert len(on_tensor_cores) >= 12 and {CASES[k][0].name for k in on_tensor_cores} >= set(CORE[2:])
+    on_them = on_tensor_cores(programs, range(len(CASES)))
+    assert len(on_them) >= 12 and {CASES[k][0].name for k in on_them} >= set(CORE[2:])
     assert sum(p.mask is not DENSE for _, p, _ in CASES) >= 20
     assert {p.heads // p.kv_heads for _, p, _ in CASES} == {1, 2}
     empty = [
@@ -120,10 +126,8 @@ def test_the_cases_cover_what_they_should(programs):
 
 def test_the_short_run_covers_what_it_should(programs):
     short = [k for k in range(len(CASES)) if in_the_short_run(k)]
-    on_tensor_cores = [k for k in short if any(x.tensor_cores for x in programs.programs[k].kernels)]
-    assert {CASES[k][0].name for k in on_tensor_cores} >= set(CORE[2:]) and {CASES[k][0].name for k in short} == set(
-        CORE
-    )
+    assert {CASES[k][0].name for k in on_tensor_cores(programs, short)} >= set(CORE[2:])
+    assert {CASES[k][0].name for k in short} == set(CORE)
     assert {str(CASES[k][1].mask) for k in short} == set(MASKS)
     assert {(CASES[k][1].dtype, CASES[k][1].acc_dtype) for k in short} == set(TYPES)
     assert {CASES[k][1].heads // CASES[k][1].kv_heads for k in short} == {1, 2}
@@ -136,25 +140,29 @@ LONG = [(2048, 32, 1, "fp16", "fp32"), (1024, 4, 1, "fp32", "fp32"), (1024, 16, 
 
 
 @pytest.fixture(scope="module")
-def long_rows(tmp_path_factory):
-    made = []
-    for Nk, words, rows, dtype, acc in LONG:
-        p = Attention(5, 4, Nk=Nk, dtype=dtype, acc_dtype=acc, mask=parse_mask("window:400"))
-        tiling = Tiling(5, 64, rows)
-        made.append((p, tiling, generate(SCHEDULES["standard-tiled"], p, tiling, count=True, row_words=words)))
-    return made, on_cpu.build([program for _, _, program in made], tmp_path_factory.mktemp("long"))
+def few(tmp_path_factory):
+    """Programs that are compiled together. few(program) -> (library, the number of the program there)."""
+    programs = [long_rows(*row)[2] for row in LONG] + [large_scores(d)[2] for d in MANY_WORDS]
+    programs += [program for dtype in ("fp32", "fp16") for program in (not_ours(dtype)[2], *less_barriers(dtype)[2])]
+    library = on_cpu.build(programs, tmp_path_factory.mktemp("few"))
+    return lambda program: (library, programs.index(program))
+
+
+@cache
+def long_rows(Nk, words, rows, dtype, acc):
+    p, tiling = Attention(5, 4, Nk=Nk, dtype=dtype, acc_dtype=acc, mask=parse_mask("window:400")), Tiling(5, 64, rows)
+    return p, tiling, generate(SCHEDULES["standard-tiled"], p, tiling, count=True, row_words=words)
 
 
 @pytest.mark.parametrize("k", range(len(LONG)))
-def test_a_row_that_many_warps_share(long_rows, k):
-    made, library = long_rows
-    p, tiling, program = made[k]
+def test_a_row_that_many_warps_share(few, k):
     Nk, words, rows, dtype, _ = LONG[k]
+    p, tiling, program = long_rows(*LONG[k])
     threads = program.kernels[1].block[0]
     assert threads % 32 == 0 and (threads == 512 or threads * words >= rows * Nk > (threads - 32) * words)
     inputs = inputs_of(program, k)
     for backwards in (False, True):
-        outputs, counted, pointers = on_cpu.run(library, k, program, inputs, backwards)
+        outputs, counted, pointers = on_cpu.run(*few(program), program, inputs, backwards)
         np.testing.assert_allclose(outputs["O"], expected_output(p, tiling, inputs), atol=TOLERANCE[dtype])
         assert counted == pointers == simulated(SCHEDULES["standard-tiled"], p, tiling)
 
@@ -170,15 +178,22 @@ def one_after_another(q, k):
     return s * np.float32(q.shape[1] ** -0.5)
 
 
-@pytest.mark.parametrize("d", [256, 253])
-def test_large_scores_of_long_rows_are_summed_in_parts(tmp_path, d):
+MANY_WORDS = [256, 253]
+
+
+@cache
+def large_scores(d):
+    p, tiling = Attention(150, d, dtype="fp32"), Tiling(16, 16)
+    return p, tiling, generate(SCHEDULES["flash2"], p, tiling, count=True)
+
+
+@pytest.mark.parametrize("d", MANY_WORDS)
+def test_large_scores_of_long_rows_are_summed_in_parts(few, d):
     """Four sums that are added last round less than one: with scores of hundreds that is most of an output's error. With
     d = 256 four words are read at once, else one."""
-    p, tiling, rng = Attention(150, d, dtype="fp32"), Tiling(16, 16), np.random.default_rng(1)
+    (_, _, program), rng = large_scores(d), np.random.default_rng(1)
     inputs = {name: rng.normal(scale=8 if name in "QK" else 1, size=(1, 150, d)).astype(np.float32) for name in "QKV"}
-    program = generate(SCHEDULES["flash2"], p, tiling, count=True)
-    library = on_cpu.build([program], tmp_path)
-    found, _, _ = on_cpu.run(library, 0, program, {name: x.astype(np.float64) for name, x in inputs.items()})
+    found, _, _ = on_cpu.run(*few(program), program, {name: x.astype(np.float64) for name, x in inputs.items()})
     q, k, v = (inputs[name][0].astype(np.float64) for name in "QKV")
     weights = np.exp((s := one_after_another(q, k).astype(np.float64)) - s.max(axis=1, keepdims=True))
     expected, chain = attention(q, k, v), weights / weights.sum(axis=1, keepdims=True) @ v
@@ -248,8 +263,12 @@ STEP_TILES = [Tiling(6, 19), Tiling(3, 19), Tiling(16, 19)]  # a warp a row; all
 @pytest.fixture(scope="module")
 def step_library(tmp_path_factory):
     p = Attention(21, 16, Nk=19, dtype="fp32", mask=parse_mask("causal"), dropout=Dropout(0.4, 3))
-    made = [generate(step_schedule(name), p, tiling, count=True) for name, tiling in STEPS]
-    return p, on_cpu.Libraries(made, tmp_path_factory.mktemp("steps"), lambda k: first_of_a_step(STEPS[k]))
+    folder = tmp_path_factory.mktemp("steps")
+
+    def program_of(step):
+        return generate(step_schedule(step[0]), p, step[1], count=True)
+
+    return p, on_cpu.Libraries(STEPS, program_of, folder, lambda k: first_of_a_step(STEPS[k]))
 
 
 STEPS = [(name, tiling) for name in ARGUMENTS for tiling in STEP_TILES]
@@ -321,14 +340,19 @@ def keys_freed_early(chip, p, t):
 MINE = Schedule("mine", keys_freed_early, "not ours", tensors={"Y": Tensor(("N", "dv"))})
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
-def test_a_schedule_that_is_not_ours_gets_its_kernel(tmp_path, dtype):
+@cache
+def not_ours(dtype):
     p, tiling = Attention(50, 16, Nk=41, heads=2, dtype=dtype, acc_dtype="fp32"), Tiling(16, 16)
-    program = generate(MINE, p, tiling, count=True)
+    return p, tiling, generate(MINE, p, tiling, count=True)
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_a_schedule_that_is_not_ours_gets_its_kernel(few, dtype):
+    p, tiling, program = not_ours(dtype)
     ours = generate(SCHEDULES["flash2"], p, tiling)
     assert program.smem_bytes == program.footprint_bytes == ours.smem_bytes - 16 * 16 * p.word_bytes
-    library, inputs = on_cpu.build([program], tmp_path), inputs_of(program, 3)
-    outputs, counted, pointers = on_cpu.run(library, 0, program, inputs)
+    inputs = inputs_of(program, 3)
+    outputs, counted, pointers = on_cpu.run(*few(program), program, inputs)
     o = expected_output(p, tiling, inputs)
     np.testing.assert_allclose(outputs["Y"], o / (1 + np.abs(o)), atol=TOLERANCE[dtype])
     assert counted == pointers == simulated(MINE, p, tiling)
@@ -337,25 +361,31 @@ def test_a_schedule_that_is_not_ours_gets_its_kernel(tmp_path, dtype):
 # ---------------------------------------------------------------- the shim sees what it should
 
 
-@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
-def test_a_barrier_or_a_wait_left_out_is_seen(tmp_path, dtype):
-    """Each `__syncthreads` and each wait for copies of flash2, one at a time; and what the whole kernel needs."""
+@cache
+def less_barriers(dtype):
+    """(problem, tiling, a program of flash2 and those with one barrier or one wait for copies less)."""
     p, tiling = Attention(64, 32, Nk=64, dtype=dtype, acc_dtype="fp32"), Tiling(32, 16)
     program = generate(SCHEDULES["flash2"], p, tiling, count=True)
     sync = on_cpu.lines_of(program, r"__syncthreads\(\);|copies_done<\d>\(\);")
-    library = on_cpu.build([program, *(on_cpu.without(program, *place) for place in sync)], tmp_path)
-    inputs = inputs_of(program, 1)
+    return p, tiling, [program, *(on_cpu.without(program, *place) for place in sync)]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16"])
+def test_a_barrier_or_a_wait_left_out_is_seen(few, dtype):
+    """Each `__syncthreads` and each wait for copies of flash2, one at a time; and what the whole kernel needs."""
+    p, tiling, (whole, *less) = less_barriers(dtype)
+    inputs = inputs_of(whole, 1)
     wanted = expected_output(p, tiling, inputs)
 
-    def right(k):
+    def right(program):
         for backwards in (False, True):
             try:
-                outputs, _, _ = on_cpu.run(library, k, program, inputs, backwards)
+                outputs, _, _ = on_cpu.run(*few(program), program, inputs, backwards)
             except AssertionError:
                 return False
             if not np.allclose(outputs["O"], wanted, atol=TOLERANCE[dtype]):
                 return False
         return True
 
-    assert right(0) and len(sync) >= 4
-    assert [place for k, place in enumerate(sync) if right(k + 1)] == []
+    assert right(whole) and len(less) >= 4
+    assert [number for number, program in enumerate(less) if right(program)] == []

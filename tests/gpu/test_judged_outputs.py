@@ -69,8 +69,12 @@ def decoded(array, dtype):
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     """The kernels of all jobs, compiled once."""
-    programs = [generate(find(job.name), job.problem, job.tiling, count=True) for job in ALL]
-    return on_cpu.Libraries(programs, tmp_path_factory.mktemp("outputs"), lambda k: ALL[k] not in LONG)
+    folder = tmp_path_factory.mktemp("outputs")
+
+    def program_of(job):
+        return generate(find(job.name), job.problem, job.tiling, count=True)
+
+    return on_cpu.Libraries(ALL, program_of, folder, lambda k: ALL[k] not in LONG)
 
 
 @pytest.fixture

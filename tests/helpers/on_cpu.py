@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -76,20 +77,21 @@ def build(programs, folder, name="kernels", optimise="-O0", requests=False):
 
 
 class Libraries:
-    """Programs, compiled when one of them is asked for: those of the short run together, and the others together."""
+    """The programs of cases, compiled when one of them is asked for: those of the short run together, and the others
+    together."""
 
-    def __init__(self, programs, folder, short):
-        self.programs, self.folder, self.built = programs, folder, {}
-        self.groups = [[k for k in range(len(programs)) if short(k) == which] for which in (False, True)]
-        self.short = short
+    def __init__(self, cases, program_of, folder, short):
+        self.folder, self.short, self.built = folder, short, {}
+        self.groups = [[k for k in range(len(cases)) if short(k) == which] for which in (False, True)]
+        self.program = cache(lambda k: program_of(cases[k]))
 
     def __getitem__(self, k):
         """(program k, its library, its number there)."""
         which = self.short(k)
         if which not in self.built:
-            group = [self.programs[n] for n in self.groups[which]]
+            group = [self.program(n) for n in self.groups[which]]
             self.built[which] = build(group, self.folder, name=f"kernels{which:d}")
-        return self.programs[k], self.built[which], self.groups[which].index(k)
+        return self.program(k), self.built[which], self.groups[which].index(k)
 
 
 def lines_of(program, pattern):
