@@ -2,6 +2,7 @@
 
 import random
 from collections import OrderedDict
+from itertools import takewhile
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ class Recent:
     def leave(self):
         """What had to go, with its size."""
         gone = []
-        while self.used:
+        while self.used and self.total() > self.room:
             oldest = next(iter(self.used.values()))[0]
             together = [(thing, size) for thing, (when, size) in self.used.items() if when == oldest]
             if self.total() - sum(size for _, size in together) / 2 <= self.room:
@@ -46,11 +47,12 @@ class Textbook:
     def __init__(self, sizes, room, touched_room, dirty_room):
         self.sizes, self.touched_room = sizes, touched_room
         self.sides, self.dirty = ([Recent(size) for _ in range(SIDES)] for size in (room, dirty_room))
-        self.asked = [{} for _ in range(SIDES)]  # when for what, there or not
+        self.asked = [{} for _ in range(SIDES)]  # when for what, there or not, in that order
         self.known, self.reads, self.writes, self.first = set(), 0, 0, 0
 
     def use(self, side, what, cell, now):
         self.sides[side].use((what, cell), self.sizes[cell] // 2, now)
+        self.asked[side].pop((what, cell), None)
         self.asked[side][what, cell] = now
 
     def load(self, cell, side, now):
@@ -88,8 +90,8 @@ class Textbook:
 
     def since(self, then, side):
         """Bytes that a partition was asked for after a touch, each once, and half of what it was last asked for then."""
-        asked = [(when, self.sizes[cell] // 2) for (_, cell), when in self.asked[side].items()]
-        return sum(size if when > then else size / 2 for when, size in asked if when >= then)
+        asked = takewhile(lambda each: each[1] >= then, reversed(self.asked[side].items()))
+        return sum(self.sizes[cell] // 2 / (1 if when > then else 2) for (_, cell), when in asked)
 
     def waiting(self):
         return sum(dirty.total() for dirty in self.dirty)
