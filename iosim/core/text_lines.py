@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
 from os.path import dirname
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from .typing import Block, Event, Input, Size, Step
 
-CORE = dirname(__file__)
 ENTRY = blame.read_text.__code__
 
 
@@ -42,7 +42,7 @@ def lines_now() -> tuple[Line, ...]:
     frame = sys._getframe(1)
     while frame.f_code is not ENTRY:
         code = frame.f_code
-        if dirname(code.co_filename) == CORE:
+        if in_core(code.co_filename):
             found.clear()  # functions that a machine or a watcher calls are not part of the schedule
         elif not code.co_name.startswith("<"):
             found.append(Line(code.co_qualname, frame.f_lineno - code.co_firstlineno, code))
@@ -50,6 +50,12 @@ def lines_now() -> tuple[Line, ...]:
             return ()
         frame = frame.f_back
     return tuple(reversed(found))
+
+
+@cache
+def in_core(file: str) -> bool:
+    """Whether a file is in the folder of this one."""
+    return dirname(file) == dirname(__file__)
 
 
 def source_of(code: CodeType) -> list[str]:

@@ -136,7 +136,7 @@ class Chunks:
         question = self.question(number)
         rows, problem = frame(*question), question.problem
         points = len(rows) // len(question.runs)
-        return rows.assign(problem=[problem_at(problem, k, points) for k in range(points) for _ in question.runs])
+        return rows.assign(problem=[point for point in problems_of(problem, points) for _ in question.runs])
 
     def question(self, number: int) -> Question:
         """The problems of a chunk, with what is counted of them."""
@@ -305,8 +305,7 @@ def run_by_point(
 ) -> list[CellValues]:
     """The results of runs with one walk for every grid point."""
     columns: list[list[Result]] = [[] for _ in runs]
-    for k in range(length):
-        point = problem_at(problem, k, length)
+    for k, point in enumerate(problems_of(problem, length)):
         M = None if M_bytes is None else int(M_bytes[k])
         for column, (schedule, rule) in zip(columns, runs, strict=True):
             column.append(run(schedule, rule, point, M, multiple))
@@ -319,10 +318,11 @@ def run_by_point(
     return out
 
 
-def problem_at(problem: Attention[Size], k: int, length: int) -> Attention:
-    """The k-th of `length` problems in arrays."""
-    sizes = {name: int(np.broadcast_to(getattr(problem, name), (length,))[k]) for name in NUMBERS}
-    return narrowed(cast("Attention", problem), **sizes)
+def problems_of(problem: Attention[Size], length: int) -> list[Attention]:
+    """The `length` problems in arrays. Equal ones are the same object."""
+    sizes = [*zip(*(np.broadcast_to(getattr(problem, name), (length,)).tolist() for name in NUMBERS), strict=True)]
+    made = {one: narrowed(cast("Attention", problem), **dict(zip(NUMBERS, one, strict=True))) for one in set(sizes)}
+    return [made[one] for one in sizes]
 
 
 def part_of(problem: Attention[Size], part: slice[int, int, None]) -> Attention[Size]:

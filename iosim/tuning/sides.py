@@ -18,7 +18,7 @@ import numpy as np
 from ..core.arrays import last_true
 from ..core.tiling import Tiling, paper_tiles
 from ..counting.count import measure
-from ..counting.sweep import part_of, points_of_chunk, problem_at, run_all
+from ..counting.sweep import part_of, points_of_chunk, problems_of, run_all
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import best_tiles, footprint
@@ -279,7 +279,7 @@ def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int
 def over_N(questions: Sequence[Question], p: Attention[Size], M_bytes: int, multiple: int = 1) -> list[OverN]:
     """The answer to each question at an M, for a problem whose N is an array in rising order."""
     lengths = cast("NDArray[np.int64]", p.N).tolist()
-    first = problem_at(p, 0, len(lengths))
+    (first,) = problems_of(part_of(p, slice(0, 1)), 1)
 
     @cache
     def moved(schedules: tuple[Schedule, ...], rule: RuleName) -> list[float]:
