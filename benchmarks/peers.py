@@ -240,7 +240,7 @@ def rows_with(writer):
         write = writer(table)
         for work in (writer(table[:99]), lambda: lines(table[:99], CSV)):
             work()
-        theirs, ours = turns(write, lambda: lines(table, CSV).count("\n"), quick)
+        theirs, ours = turns(write, lambda: lines(table, CSV).count(b"\n"), quick)
         assert ours[1] == theirs[1] == len(table)
         yield "rows of a sweep as CSV in memory", theirs, ours
 
