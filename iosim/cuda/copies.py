@@ -120,18 +120,19 @@ def _most_sectors(copy: Copy, rows: int, columns: int, head: int) -> int:
     """The most sectors of a tile in a head that starts so many bytes after the start of a sector."""
     import numpy as np
 
-    most = 0
+    most, starts = 0, np.arange(head % copy.step, SECTOR_BYTES, copy.step)[:, None]
     for apart in (False, True):
         requests, places = copy.accesses(rows, columns, apart)
         order = np.lexsort((places, requests))
         requests, places = requests[order], places[order]
-        firsts = np.append(0, np.flatnonzero(np.diff(requests)) + 1)
-        few = np.diff(firsts, append=len(places)) < ASYNCHRONOUS_LANES
-        for start in range(head % copy.step, SECTOR_BYTES, copy.step):
-            sectors = (places + start) // SECTOR_BYTES
-            changes = (np.diff(requests) != 0) | (np.diff(sectors) != 0)
-            more = few & ((places[firsts] + start) % SECTOR_BYTES > 0) if copy.asynchronous else few[:0]
-            most = max(most, 1 + int(changes.sum()) + int(more.sum()))
+        another = requests[1:] != requests[:-1]
+        sectors = (places + starts) // SECTOR_BYTES
+        touched = 1 + (another | (sectors[:, 1:] != sectors[:, :-1])).sum(axis=1)
+        if copy.asynchronous:
+            firsts = np.append(0, np.flatnonzero(another) + 1)
+            few = np.diff(firsts, append=len(places)) < ASYNCHRONOUS_LANES
+            touched += (few & ((places[firsts] + starts) % SECTOR_BYTES > 0)).sum(axis=1)
+        most = max(most, int(touched.max()))
     return most
 
 
