@@ -13,7 +13,6 @@ step may hold others inside (steps/*.cuh).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ..core.machine import Block
@@ -21,8 +20,7 @@ from ..core.machine import Block
 NONE, TEAM, BLOCK = range(3)
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """One access of a statement: to bytes low..high of shared memory (`space` is empty), or to a tensor in HBM."""
 
     space: str
@@ -48,8 +46,7 @@ class Access:
         return BLOCK
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """The accesses since the last barrier, and the copies that may be under way, oldest first."""
 
     accesses: frozenset[Access] = frozenset()
@@ -64,7 +61,7 @@ class State:
         if waits:
             done = self.copies[: max(waits) + 1]
             flying = len(self.copies) - len(done)
-            landed = {replace(x, copy=None) if x.copy in done else x for x in self.accesses}
+            landed = {x._replace(copy=None) if x.copy in done else x for x in self.accesses}
             state = State(frozenset(landed), self.copies[len(done) :])
         barrier = max((need for _, need in met), default=NONE)
         return Needed(flying, barrier, state.after(barrier))
@@ -73,9 +70,9 @@ class State:
         """The state after a barrier; it does not end the copies that are under way."""
         flying = {x for x in self.accesses if x.copy in self.copies}
         if barrier == BLOCK:
-            return replace(self, accesses=frozenset(flying))
+            return self._replace(accesses=frozenset(flying))
         if barrier == TEAM:
-            return replace(self, accesses=frozenset({replace(x, agreed=True) for x in self.accesses - flying} | flying))
+            return self._replace(accesses=frozenset({x._replace(agreed=True) for x in self.accesses - flying} | flying))
         return self
 
     def add(self, new: list[Access], copy: int | None = None) -> State:
@@ -84,7 +81,7 @@ class State:
 
     def landed(self) -> State:
         """The state after a wait for all copies."""
-        return State(frozenset(replace(x, copy=None) for x in self.accesses))
+        return State(frozenset(x._replace(copy=None) for x in self.accesses))
 
     def join(self, other: State) -> State:
         """The state after this path or the other one, which left no new copy under way."""

@@ -170,8 +170,10 @@ class Writer:
 
     def declare(self, block: Block) -> str:
         """The declaration of a block, under a name that is not taken."""
-        taken = set(self.c.names.values())
-        name = next(n for n in (block.name, *(f"{block.name}_{k}" for k in range(2, 99))) if n not in taken)
+        taken, name, number = self.c.names.values(), block.name, 1
+        while name in taken:
+            number += 1
+            name = f"{block.name}_{number}"
         self.c.names.setdefault(block, name)
         rows, columns = self.plan.extents(block)
         kind = f"Block<{self.sram_type(block)}, {rows}, {columns}, {self.team(block)}>"

@@ -1,5 +1,6 @@
 """What calibrate makes of the times of steps that are repeated: on made-up GPUs whose constants are known."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -92,6 +93,7 @@ def test_what_is_measured_is_compiled_before(monkeypatch):
         measured.add(key(program))
         return 1.0
 
+    monkeypatch.setattr(steps, "program_of", cache(steps.program_of))
     monkeypatch.setattr(device, "compile_all", lambda programs: compiled.update(map(key, programs)))
     monkeypatch.setattr(steps, "launch_seconds", launch_seconds)
     monkeypatch.setattr(device, "function", lambda program, kernel: SimpleNamespace(num_regs=REGISTERS))
