@@ -12,6 +12,8 @@ from paths import ROOT
 
 HEAD = ("sweep", "--N", "64:1024:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--mask", "dense;causal")
 GRID = (*HEAD, "--M", "1KB:17KB:+1KB")
+FEW = (*HEAD, "--M", "1KB:5KB:+1KB", "--tiles", "16x16")
+FEW_ROWS = 250  # of a chunk: 5 parts
 SMALLEST = ("--part-rows", 1)  # parts as small as they can be: a chunk
 LARGE = (*HEAD, "--M", "1KB:129KB:+1KB", *SMALLEST)  # some parts, even where chunks are large
 LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")

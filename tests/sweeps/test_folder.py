@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 from click.testing import CliRunner
-from sweeps_run import GRID, HEAD, LARGE, gathered, run
+from sweeps_run import FEW, FEW_ROWS, GRID, HEAD, LARGE, SMALLEST, gathered, run
 
 from iosim import __version__
 from iosim.commands.cli import main
@@ -21,14 +21,13 @@ from iosim.counting import sweep as counted
 from iosim.sweeps.folder import read_manifest, write_manifest
 from iosim.sweeps.place import place_of
 
-PARTS = (*GRID, "--part-rows", 1)  # as small as parts can be: a chunk
-CHUNK_ROWS = 1000
+PARTS = (*FEW, *SMALLEST)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small chunks, and so small parts."""
-    monkeypatch.setattr(counted, "CHUNK_ROWS", CHUNK_ROWS)
+    monkeypatch.setattr(counted, "CHUNK_ROWS", FEW_ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,9 @@ def swept(tmp_path_factory):
     """The bytes of the sweep in one file, and the folder of its parts: made once. Tests change copies."""
     folder = tmp_path_factory.mktemp("swept") / "sweep"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted, "CHUNK_ROWS", CHUNK_ROWS)
+        patch.setattr(counted, "CHUNK_ROWS", FEW_ROWS)
         invoke = partial(CliRunner().invoke, main, prog_name="iosim")
-        whole = invoke([*map(str, GRID), "-o", "-"]).stdout.encode()
+        whole = invoke([*map(str, FEW), "-o", "-"]).stdout.encode()
         assert invoke([*map(str, PARTS), "-o", f"{folder}/"]).exit_code == 0
     return whole, folder
 
@@ -228,7 +227,7 @@ def test_parts_are_not_written_over(iosim, begun, tmp_path):
 @pytest.mark.parametrize("option", [("--resume",), ("--part-rows", 7)])
 def test_options_of_folders_need_one(option, iosim, tmp_path):
     for path in ((), ("-o", tmp_path / "x.csv"), ("-o", "-")):
-        result = iosim(*GRID, *option, *path)
+        result = iosim(*FEW, *option, *path)
         assert result.exit_code == 2 and "folder" in result.stderr and result.stdout == ""
 
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from sweeps_run import GRID, SMALLEST
+from sweeps_run import FEW, FEW_ROWS, SMALLEST
 
 from iosim.commands.cli import main
 from iosim.counting import sweep as counted
@@ -20,8 +20,8 @@ def swept(tmp_path_factory):
     """A folder with all parts: made once. Tests change copies."""
     folder = tmp_path_factory.mktemp("swept") / "sweep"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counted, "CHUNK_ROWS", 1000)
-        assert CliRunner().invoke(main, [*map(str, (*GRID, *SMALLEST)), "-o", f"{folder}/"]).exit_code == 0
+        patch.setattr(counted, "CHUNK_ROWS", FEW_ROWS)
+        assert CliRunner().invoke(main, [*map(str, (*FEW, *SMALLEST)), "-o", f"{folder}/"]).exit_code == 0
     return folder
 
 
@@ -226,18 +226,18 @@ def as_02(folder):
 
 
 def test_folders_of_02_are_gathered_and_not_continued(iosim, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(counted, "CHUNK_ROWS", 1000)
+    monkeypatch.setattr(counted, "CHUNK_ROWS", FEW_ROWS)
     assert iosim("gather", folder, "-o", tmp_path / "new.csv").exit_code == 0
     as_02(folder)
     assert iosim("gather", folder, "-o", tmp_path / "old.csv").exit_code == 0
     assert (tmp_path / "old.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
     assert iosim("gather", folder, "--check").exit_code == 0
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
-    result = iosim(*GRID, *SMALLEST, "--resume", "-o", f"{folder}/")
+    result = iosim(*FEW, *SMALLEST, "--resume", "-o", f"{folder}/")
     assert result.exit_code == 2 and "these differ: iosim 0.2.0 (now 0.3" in result.stderr
-    assert iosim(*GRID, *SMALLEST, "-o", f"{folder}/").exit_code == 2
+    assert iosim(*FEW, *SMALLEST, "-o", f"{folder}/").exit_code == 2
     (folder / "_lock").unlink()
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     (folder / "manifest.json").write_text("{")
-    assert iosim(*GRID, *SMALLEST, "--resume", "-o", f"{folder}/").exit_code == 2
+    assert iosim(*FEW, *SMALLEST, "--resume", "-o", f"{folder}/").exit_code == 2
     assert iosim("gather", folder, "-o", tmp_path / "x.csv").exit_code == 1

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from sweeps_run import GRID, SMALLEST, gathered, run
+from sweeps_run import FEW, FEW_ROWS, GRID, SMALLEST, gathered, run
 
 from iosim.counting import sweep as counted
 from iosim.errors import InputError
@@ -13,13 +13,13 @@ from iosim.sweeps.folder import Share, line_of, parse_share, read_manifest, writ
 from iosim.sweeps.parts import Written
 from iosim.sweeps.place import place_of
 
-PARTS = (*GRID, *SMALLEST)
+PARTS = (*FEW, *SMALLEST)
 OF = 3
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(counted, "CHUNK_ROWS", 1000)
+    monkeypatch.setattr(counted, "CHUNK_ROWS", FEW_ROWS)
 
 
 def share(iosim, folder, number, *more, of=OF):
@@ -32,7 +32,7 @@ def parts_in(folder):
 
 def test_shares_are_the_whole_sweep(iosim, tmp_path):
     """In any order. Each has its parts only, and the last one completes the manifest."""
-    folder, whole = tmp_path / "sweep", iosim(*GRID, "-o", "-").stdout.encode()
+    folder, whole = tmp_path / "sweep", iosim(*FEW, "-o", "-").stdout.encode()
     for done, number in enumerate((2, 3, 1)):
         before = parts_in(folder) if folder.exists() else set()
         assert share(iosim, folder, number).exit_code == 0
@@ -73,7 +73,7 @@ def test_a_whole_run_continues_what_shares_began(iosim, tmp_path):
     assert iosim(*PARTS, "-o", f"{folder}/").exit_code == 2
     assert iosim(*PARTS, "--resume", "-o", f"{folder}/").exit_code == 0
     assert first.stat().st_mtime_ns == before and not [*folder.glob("_parts-*")]
-    assert gathered(iosim, folder, tmp_path) == iosim(*GRID, "-o", "-").stdout.encode()
+    assert gathered(iosim, folder, tmp_path) == iosim(*FEW, "-o", "-").stdout.encode()
     assert share(iosim, folder, 1, "--resume").exit_code == 0 and read_manifest(place_of(str(folder)))["complete"]
 
 
@@ -137,7 +137,7 @@ def test_what_is_no_share(text, iosim, tmp_path):
 
 
 def test_a_share_needs_a_folder(iosim, tmp_path):
-    result = iosim(*GRID, "--share", "1/3", "-o", tmp_path / "x.csv")
+    result = iosim(*FEW, "--share", "1/3", "-o", tmp_path / "x.csv")
     assert result.exit_code == 2 and "a folder as in sweep/, with --share" in result.stderr
 
 
