@@ -144,10 +144,10 @@ def larger(short: bool) -> Iterator[Instance]:
                 yield Instance(24, 24, d, dv, M, cost, "mla")
 
 
-def build(name: str, folder: Path) -> str:
+def build(name: str, folder: Path, optimised: str = "-O2") -> str:
     """The path of a program, compiled with g++."""
     out = folder / name
-    subprocess.run(["g++", "-O2", "-std=c++17", "-o", str(out), str(HERE / f"{name}.cpp")], check=True)
+    subprocess.run(["g++", optimised, "-std=c++17", "-o", str(out), str(HERE / f"{name}.cpp")], check=True)
     return str(out)
 
 
