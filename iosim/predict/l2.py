@@ -74,12 +74,13 @@ class Uses:
 
         `last` holds the step of the last use of each, and is changed. Those that are not in a window enter it.
         """
-        before = last[used]
+        before, whole = last[used], float(halves.sum())
         outside = [before < window.first for window in windows]
         for window, entering in zip(windows, outside, strict=True):
-            window.held += float(entering @ halves)
+            if many := np.count_nonzero(entering):
+                window.held += whole if many == len(used) else float(entering @ halves)
         np.subtract.at(self.bytes_in, before, halves)
-        self.bytes_in[step] += halves.sum()
+        self.bytes_in[step] += whole
         last[used] = step
         return outside[0]
 
