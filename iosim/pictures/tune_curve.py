@@ -78,9 +78,8 @@ def shown(found: Curve, M: Sequence[int]) -> dict[str, list[CurveStep]]:
 
 def alike(one: Sequence[float], other: Sequence[float]) -> bool:
     """Whether two staircases move nearly the same words at most M where the first has tiles; NaN where it has none."""
-    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a == a]
-    near = sum(max(a, b) <= ALIKE * min(a, b) for a, b in pairs if b == b)
-    return near >= MOST_OF * len(pairs)
+    near = sum([a <= ALIKE * b and b <= ALIKE * a for a, b in zip(one, other, strict=True)])
+    return near >= MOST_OF * sum([a == a for a in one])
 
 
 def over(line: ChartLine, floor: ChartLine) -> ChartLine:
