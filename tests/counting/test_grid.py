@@ -30,11 +30,12 @@ def test_rows_are_the_results_of_single_counts(mask, runs, acc, visit_all):
     rows = sweep(**GRID, mask=mask, acc_dtype=acc, visit_all=visit_all)
     assert tuple(rows.columns) == COLUMNS + ("visit_all",) * visit_all
     assert len(rows) == 2 * 2 * 3 * 2 * runs
+    rows = rows.to_dict("records")
     for start in range(0, len(rows), runs):
-        first = rows.iloc[start]
+        first = rows[start]
         sizes = {name: int(first[name]) for name in ("N", "Nk", "d", "heads", "batch")}
         single = count(**sizes, M=int(first["M_bytes"]), mask=mask, acc_dtype=acc, visit_all=visit_all)
-        for (_, row), result in zip(rows.iloc[start : start + runs].iterrows(), single.results, strict=True):
+        for row, result in zip(rows[start : start + runs], single.results, strict=True):
             for name in COLUMNS[11:]:
                 value = getattr(result, name)
                 if isinstance(value, float):
@@ -53,8 +54,8 @@ def test_every_schedule_sweeps_as_it_counts(name, mask):
         with pytest.raises(InputError, match="^" + re.escape(str(fault).partition(":")[0])):
             sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes)
         return
-    rows = sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes)
-    for (_, row), result in zip(rows.iterrows(), results, strict=True):
+    rows = sweep(N=[60, 77], d=8, M=[2000, 20000], **sizes).to_dict("records")
+    for row, result in zip(rows, results, strict=True):
         for column in ("schedule", "tiling", "Br", "Bc", "sram_peak_bytes", "reads", "write_bytes", "flops"):
             value = getattr(result, column)
             assert pd.isna(row[column]) if value is None else row[column] == value, column
