@@ -90,12 +90,10 @@ def steps_within(envelope: Sequence[CurveStep], first: int, last: int) -> list[C
     return list(envelope[max(0, start - 1) : end])
 
 
-def steps(schedule: Schedule, p: Attention, multiple: int = 1, least_blocks: int = 1) -> list[CurveStep]:
-    """The steps of one schedule as M grows, with at least `least_blocks` blocks. They include those of its envelope."""
+def steps(schedule: Schedule, p: Attention, multiple: int = 1) -> list[CurveStep]:
+    """The steps of one schedule as M grows. They include those of its envelope."""
     p = p.packed
-    return [
-        step for t in candidate_tilings(schedule, p, multiple) for step in counted_steps(schedule, p, t, least_blocks)
-    ]
+    return [step for t in candidate_tilings(schedule, p, multiple) for step in counted_steps(schedule, p, t)[0]]
 
 
 @partial(kept, most=16)  # those of one problem: many M and many goals ask for them again
@@ -109,10 +107,12 @@ def free_steps(
     """
     found = []
     for options in choices(schedule, p, multiple, given):
-        chosen = narrowed(p, **options)
-        own = steps(schedule, chosen, multiple, least_blocks)
-        found += [replace(step, options=options) if options else step for step in own]
-        if least_blocks == 1 or own == steps(schedule, chosen, multiple):
+        chosen = narrowed(p, **options).packed
+        parts = [
+            counted_steps(schedule, chosen, t, least_blocks) for t in candidate_tilings(schedule, chosen, multiple)
+        ]
+        found += [replace(step, options=options) if options else step for own, _ in parts for step in own]
+        if all(every for _, every in parts):
             break
     return tuple(envelope(found))
 
@@ -265,22 +265,26 @@ def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
 # ---------------------------------------------------------------- counts of candidates
 
 
-def counted_steps(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1) -> list[CurveStep]:
-    """The steps of all tilings, from one walk. It leaves out steps that are best at no M and
-    steps with too few blocks."""
+def counted_steps(
+    schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1
+) -> tuple[list[CurveStep], bool]:
+    """(the steps of all tilings, whether none that is best at some M has too few blocks), from one walk. It leaves out
+    steps with too few blocks, and those that are best at no M."""
     columns = step_columns(schedule, p, tiling, least_blocks)
-    if least_blocks > 1:
+    order = cheaper(columns["M_bytes"], columns["total_bytes"])
+    every = least_blocks == 1 or bool((columns["blocks"][order] >= least_blocks).all())
+    if not every:
         enough = columns["blocks"] >= least_blocks
         if not enough.any():
-            return []
+            return [], False
         columns = {name: column[enough] for name, column in columns.items()}
-    order = cheaper(columns["M_bytes"], columns["total_bytes"])
+        order = cheaper(columns["M_bytes"], columns["total_bytes"])
     found = []
     for values in zip(*(column[order].tolist() for column in columns.values()), strict=True):
         row = dict(zip(columns, values, strict=True))
         more = {name: row.pop(name) for name in schedule.more_tiles if name in row}
         found.append(CurveStep(schedule=schedule.name, more_tiles=more, **row))
-    return found
+    return found, every
 
 
 def step_columns(schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int) -> dict[str, SizeArray]:

@@ -257,7 +257,7 @@ def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
     """
     M_words = [4 * p.d * (size - 1) + 1 for size in curve.smallest_tile_sizes(p.Nk)]
     tilings = [paper_tiles(p, words) for words in M_words]
-    found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)]
+    found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)[0]]
     return [replace(step, M_bytes=words * p.word_bytes) for words, step in zip(M_words, found, strict=True)]
 
 

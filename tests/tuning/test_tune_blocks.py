@@ -243,7 +243,7 @@ def test_the_inner_tile_is_the_largest_that_fits(multiple, M, wanted, options):
     fitting = [r for r in found.results if r.fits and r.Br]
     for r in fitting:
         schedule, p = SCHEDULES[r.schedule], with_option(found.problem, **r.options).packed
-        step = step_at(free_steps(schedule, found.problem, multiple, (), wanted), M)
+        step = step_at(free_steps(schedule, found.problem, multiple, frozenset(), wanted), M)
         assert (r.total, r.blocks, r.Br, r.options) == (step.total, step.blocks, step.Br, step.options)
         if schedule.skips and "mask" in options:
             assert r.Bc == multiple
