@@ -17,6 +17,7 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")  # no test fails because the machine is busy
 
 gc.disable()  # until all tests are found: they stay, so there is nothing to collect
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads would mostly wait
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of tests start `python -m iosim`: it is compiled once
 
 

@@ -80,8 +80,8 @@ class Libraries:
     """The programs of cases, compiled when one of them is asked for: those of the short run together, and the others
     together."""
 
-    def __init__(self, cases, program_of, folder, short):
-        self.folder, self.short, self.built = folder, short, {}
+    def __init__(self, cases, program_of, folder, short, requests=False):
+        self.folder, self.short, self.requests, self.built = folder, short, requests, {}
         self.groups = [[k for k in range(len(cases)) if short(k) == which] for which in (False, True)]
         self.program = cache(lambda k: program_of(cases[k]))
 
@@ -90,7 +90,7 @@ class Libraries:
         which = self.short(k)
         if which not in self.built:
             group = [self.program(n) for n in self.groups[which]]
-            self.built[which] = build(group, self.folder, name=f"kernels{which:d}")
+            self.built[which] = build(group, self.folder, f"kernels{which:d}", requests=self.requests)
         return self.program(k), self.built[which], self.groups[which].index(k)
 
 

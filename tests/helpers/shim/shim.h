@@ -36,7 +36,11 @@ static inline unsigned __float_as_uint(float x) { return as<unsigned>(x); }
 static inline float __uint_as_float(unsigned x) { return as<float>(x); }
 static inline float to_float(float x) { return x; }
 static inline float to_float(bf16 x) { return as<float>((unsigned)x.bits << 16); }
-static inline float to_float(fp16 x) { return (float)as<_Float16>(x.bits); }
+static inline float to_float(fp16 x) {  // the exponent of a float is 112 more; the compiler's own conversion is slow
+    const float size = as<float>((x.bits & 0x7fff) << 13) * 0x1p112f;
+    const float known = (x.bits & 0x7c00) == 0x7c00 ? as<float>((x.bits & 0x7fff) << 13 | 0x7f800000) : size;
+    return x.bits & 0x8000 ? -known : known;
+}
 static inline float to_float(fp8 x) {
     const int mantissa = x.bits & 7, exponent = x.bits >> 3 & 15;
     if ((x.bits & 0x7f) == 0x7f) return NAN;
@@ -73,7 +77,8 @@ static const char* fault;
 }
 
 enum { FREE, WARP, ALL };
-static void wait_for(int what) {
+#define OFTEN __attribute__((optimize("O2")))  // a function that runs so often that it is worth the time to compile
+OFTEN static void wait_for(int what) {
     fibres[running].waits = what;
     if (!_setjmp(fibres[running].here)) _longjmp(scheduler, 1);
 }
@@ -84,7 +89,7 @@ static void entry() {  // a fibre runs a block after the other: to start one tak
         wait_for(FREE);
     }
 }
-static void resume(int k) {
+OFTEN static void resume(int k) {
     running = k, threadIdx = {(unsigned)k, 0, 0}, fibres[k].waits = FREE;
     if (_setjmp(scheduler)) return;
     if (fibres[k].begun) _longjmp(fibres[k].here, 1);
@@ -92,7 +97,7 @@ static void resume(int k) {
     setcontext(&fibres[k].start);
 }
 // Runs a block: warp by warp, each as far as it gets without the others.
-static void run_block() {
+OFTEN static void run_block() {
     for (int k = 0; k < threads; ++k) {
         Fibre& f = fibres[k];
         f.done = false, f.waits = FREE;
