@@ -278,10 +278,16 @@ def modules_of(brought: Mapping[str, Collection[str]]) -> Iterator[Source]:
 
 def is_own(path: str) -> bool:
     """Whether a path is neither in Python, nor in a folder of installed packages, nor in iosim."""
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    others = {*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages(), str(PACKAGE)}
     whole = Path(path).resolve()
-    return not any(Path(other).resolve() in (whole, *whole.parents) for other in others)
+    return folders_of_others().isdisjoint((whole, *whole.parents))
+
+
+@cache
+def folders_of_others() -> frozenset[Path]:
+    """The folders of Python, of installed packages, and of iosim."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    found = {*map(sysconfig.get_path, names), *site.getsitepackages(), site.getusersitepackages(), str(PACKAGE)}
+    return frozenset(Path(folder).resolve() for folder in found)
 
 
 class Carried(MetaPathFinder, ExecutionLoader):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from paths import ROOT
+from spread import spread
 from sweeps_run import LONG, SMALLEST, gathered, until
 
 from iosim import __version__
@@ -130,7 +131,7 @@ class Text:
 @pytest.mark.parametrize("which", [0, 1])
 def test_an_edited_file_of_load_is_another_argument(which, own, iosim, tmp_path, monkeypatch):
     monkeypatch.setattr(counted, "CHUNK_ROWS", 20)
-    line = ("--load", own[0], "sweep", "--N", "64:1024:+8", "--d", 8, "--tiles", "16x16", "--schedule", "again")
+    line = ("--load", own[0], "sweep", "--N", "64:384:+8", "--d", 8, "--tiles", "16x16", "--schedule", "again")
     line = (*line, *SMALLEST, "-o", f"{tmp_path}/sweep/")
     assert iosim(*line).exit_code == 0
     first_part_only(tmp_path / "sweep")
@@ -143,8 +144,8 @@ def test_an_edited_file_of_load_is_another_argument(which, own, iosim, tmp_path,
     assert iosim(*line, "--resume").exit_code == 0
 
 
-def test_modules_travel_with_the_work(own, monkeypatch):
-    """Where parts are made, other files have their names."""
+def travelling(own, monkeypatch):
+    """(work with a file of --load, its rows). Afterwards another file has the name of its module."""
     runpy.run_path(str(own[0]))
     plan = build({"N": "64:640:+64", "d": 8}, "again", "16x16")
     work = Work(plan, "csv", 1, inputs_of(plan, {str(own[0]): ("helper",)}))
@@ -153,12 +154,24 @@ def test_modules_travel_with_the_work(own, monkeypatch):
     for name in ("helper", "kit", "kit.loads"):
         sys.modules.pop(name, None)
     monkeypatch.setattr(identity, "RAN", set())
-    found = list(results(Processes(2), Job(Text(), work), range(len(work))))
-    assert found == whole
+    return work, whole
+
+
+def test_modules_travel_with_the_work(own, monkeypatch):
+    work, whole = travelling(own, monkeypatch)
     SCHEDULES.pop("again")
     again = pickle.loads(pickle.dumps(Job(Text(), work)))
     again.prepare()
     assert list(results(Serial(), again, range(len(work)))) == whole
+
+
+SHORT_WAY = "a module of a package"
+
+
+@pytest.mark.parametrize("own", spread(IMPORTS, lambda name: name == SHORT_WAY), indirect=True)
+def test_modules_travel_to_processes(own, monkeypatch):
+    work, whole = travelling(own, monkeypatch)
+    assert list(results(Processes(2), Job(Text(), work), range(len(work)))) == whole
 
 
 # ---------------------------------------------------------------- files of masks
