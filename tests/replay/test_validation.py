@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from dataclasses import replace
+from functools import cache
 from math import prod
 from statistics import median
 
@@ -50,6 +51,16 @@ needs_rows = pytest.mark.skipif(not ROWS, reason="no results of a measurement ar
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)  # paths of mask files are relative to it
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once():
+    """Each file of a measurement is read once."""
+    from validation import measure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "kept", cache(measure.kept))
+        yield
 
 
 def evidence(folder, part):
