@@ -7,7 +7,7 @@ counts the sectors that they touch.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Self
@@ -56,7 +56,7 @@ class Copy:
     """Bytes of a word in HBM."""
     step: int
     """Every tile starts at a multiple of so many bytes of a sector from the start of its head."""
-    heads: tuple[tuple[int, int], ...]
+    heads: tuple[tuple[int, int], ...] = field(compare=False)
     """(bytes from the start of a sector to a head of the tensor, how many query heads read or write such a head). The
     array starts at a sector."""
 
@@ -69,9 +69,9 @@ class Copy:
         together = words_together(p, tensor, block, columns)
         starts = [words_between(block.shape[0]) * block_stride(block), *map(words_between, block.shape[1:])]
         apart, heads = width * product(p.shape(tensor)), p.batch * p.kv_heads if tensor.shared else p.instances
-        places: Tally[int] = Tally()
-        for h in range(SECTOR_BYTES):  # places repeat after so many heads
-            places[h * apart % SECTOR_BYTES] += p.instances // heads * len(range(h, heads, SECTOR_BYTES))
+        sharing, places = p.instances // heads, Tally[int]()
+        for h in range(min(heads, SECTOR_BYTES)):  # places repeat after so many heads
+            places[h * apart % SECTOR_BYTES] += sharing * len(range(h, heads, SECTOR_BYTES))
         return cls(
             together=together,
             columns=columns,
@@ -85,6 +85,19 @@ class Copy:
             heads=tuple(places.items()),
         )
 
+    @property
+    def pieces(self) -> int:
+        """The pieces of a row."""
+        return -(-self.columns // self.together)
+
+    def lanes_with_more(self, rows: int) -> Numbers:
+        """For each row of a tile, how many lanes of its team have one more piece than the others; 0 if all have the
+        same."""
+        import numpy as np
+
+        first = np.arange(rows)[:, None] // self.rows * self.rows
+        return np.minimum(self.rows, max(rows, self.margin) - first) * self.pieces % self.threads
+
     def accesses(self, rows: int, columns: int, apart: bool = False) -> tuple[Numbers, Numbers]:
         """(number of its request, bytes from the start of the tile) of each access in a tile of this size.
 
@@ -94,34 +107,32 @@ class Copy:
         """
         import numpy as np
 
-        together, pieces = self.together, -(-self.columns // self.together)
+        together, pieces = self.together, self.pieces
         whole, unit = columns - columns % together, CHUNK_BYTES // self.width if together > 1 else 1
         kinds = [np.arange(0, whole, together) + k for k in range(0, together, unit)]  # one instruction each
         kinds += [np.array([y]) for y in range(whole, columns)]
         lanes = ASYNCHRONOUS_LANES if self.asynchronous else LANES
         row, turns = np.arange(rows)[:, None], -(-min(self.rows, rows) * pieces // lanes)
-        left = np.minimum(self.rows, max(rows, self.margin) - row // self.rows * self.rows) * pieces % self.threads
-        requests, places = [], []
+        more, requests, places = self.lanes_with_more(rows) if apart else 0, [], []
         for kind, column in enumerate(kinds):
             piece = row % self.rows * pieces + column // together
             request = (kind * rows + row // self.rows) * turns + piece // lanes
-            further = piece % self.threads < left if apart else 0
-            requests.append((2 * request + further).ravel())
+            requests.append((2 * request + (piece % self.threads < more)).ravel())
             places.append((row * self.stride + column).ravel() * self.width)
         return np.concatenate(requests), np.concatenate(places)
 
     def most_sectors(self, rows: int, columns: int) -> int:
         """The most sectors that the requests of such a tile touch in all heads together, wherever it starts in them."""
-        return sum(times * _most_sectors(self, rows, columns, start) for start, times in self.heads if times)
+        return sum(times * _most_sectors(self, rows, columns, start % self.step) for start, times in self.heads)
 
 
 @lru_cache(maxsize=4096)
-def _most_sectors(copy: Copy, rows: int, columns: int, head: int) -> int:
-    """The most sectors of a tile in a head that starts so many bytes after the start of a sector."""
+def _most_sectors(copy: Copy, rows: int, columns: int, first: int) -> int:
+    """The most sectors of a tile that starts `first` bytes after the start of a sector, or a number of steps later."""
     import numpy as np
 
-    most, starts = 0, np.arange(head % copy.step, SECTOR_BYTES, copy.step)[:, None]
-    for apart in (False, True):
+    most, starts = 0, np.arange(first, SECTOR_BYTES, copy.step)[:, None]
+    for apart in (False, True) if copy.lanes_with_more(rows).any() else (False,):
         requests, places = copy.accesses(rows, columns, apart)
         order = np.lexsort((places, requests))
         requests, places = requests[order], places[order]
