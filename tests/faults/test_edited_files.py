@@ -150,7 +150,7 @@ def travelling(own, monkeypatch):
     plan = build({"N": "64:640:+64", "d": 8}, "again", "16x16")
     work = Work(plan, "csv", 1, inputs_of(plan, {str(own[0]): ("helper",)}))
     whole = list(results(Serial(), Job(Text(), work), range(len(work))))
-    own[1].write_text("TIMES = 3\n")
+    own[1].write_text("TIMES = 13\n")  # of another size, so that what was compiled is not taken for it
     for name in ("helper", "kit", "kit.loads"):
         sys.modules.pop(name, None)
     monkeypatch.setattr(identity, "RAN", set())
