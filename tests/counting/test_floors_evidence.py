@@ -170,7 +170,7 @@ def check_gradients(M, total, T, lam):
     assert (found.words, found.T, found.lam) == (total, T, lam)
 
 
-@pytest.mark.parametrize("tries", [150, pytest.param(800, marks=pytest.mark.long)])
+@pytest.mark.parametrize("tries", [60, pytest.param(800, marks=pytest.mark.long)])
 def test_floors_of_gradients_by_hand(tries):
     """The two programs try other lambda and T. Either may find a little more."""
     pick = random.Random(12)

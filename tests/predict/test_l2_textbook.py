@@ -6,6 +6,7 @@ from itertools import takewhile
 
 import numpy as np
 import pytest
+from spread import spread
 from test_l2 import touch
 
 from iosim.predict.l2 import SIDES, Cache, Room
@@ -103,7 +104,7 @@ class Textbook:
         return dirty
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", spread(range(60), lambda seed: seed < 24))
 def test_one_touch_a_step_is_the_textbook(seed):
     """Reads, writes, first and dirty bytes after every touch; every third seed flushes now and then."""
     rng = random.Random(seed)
