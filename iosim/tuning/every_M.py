@@ -240,34 +240,26 @@ def line_on_some(shown: int, steps: int, in_range: bool) -> list[str]:
 # ---------------------------------------------------------------- the gap to the floor
 
 
-def gaps(found: Curve) -> list[Gap]:
-    """The gap at the last byte of each step of a curve, in the order of M. The last step has no end and no gap, unless
-    the curve is that of a range of M.
-
-    The list is empty for a family without a floor, and under a mask for which the floor cannot be counted.
-    """
-    family, lines = found.space[0].family, []
+def ends_of_steps(found: Curve) -> list[tuple[int, CurveStep]]:
+    """(the last byte of M, the step) of each step of a curve, in the order of M. The last step has no end, unless the
+    curve is that of a range of M."""
     ends = [after.M_bytes - 1 for after in found.steps[1:]] + ([found.within[1]] if found.within else [])
-    for step, end in zip(found.steps, ends, strict=False):
-        least = floor_of(found.problem, end, family)
-        if least:
-            lines.append(Gap(end, step.schedule, step.total, least))
-    return lines
+    return [*zip(ends, found.steps, strict=False)]
 
 
 def answer_lines(found: Curve) -> list[str]:
     """The sentence about a curve: where the gap to the floor is largest, in each range of M."""
-    p, known = found.problem, gaps(found)
+    p, ends = found.problem, ends_of_steps(found)
     stretches = {
-        f"for M {name}": [gap for gap in known if low(p.d) <= gap.M_bytes // p.word_bytes < high(p.d)]
+        f"for M {name}": [one for one in ends if low(p.d) <= one[0] // p.word_bytes < high(p.d)]
         for name, (low, high) in STRETCHES.items()
     }
     if found.within:
-        stretches = {f"for M {between(*found.within)}": known}
+        stretches = {f"for M {between(*found.within)}": ends}
     largest = [
         f"{gap.ratio:.3f} times the floor {name} ({gap.schedule} at {place(p, gap)})"
         for name, some in stretches.items()
-        if (gap := worst(some))
+        if (gap := worst(p, found.space[0].family, some))
     ]
     if not largest:
         return [
@@ -276,9 +268,28 @@ def answer_lines(found: Curve) -> list[str]:
     return [f"The least traffic is at most {joined(largest)}."]
 
 
-def worst(some: Sequence[Gap]) -> Gap | None:
-    """The largest gap; None if there is none."""
-    return max(some, key=lambda gap: gap.ratio, default=None)
+def worst(p: Attention, family: str, ends: Sequence[tuple[int, CurveStep]]) -> Gap | None:
+    """The largest gap at the last bytes of steps, the first of equal ones. None if there is none, for a family without
+    a floor, and under a mask for which the floor cannot be counted.
+
+    Words and floor fall with M. So no gap of a part of the steps is above its first words over its last floor, and a
+    part that cannot have the largest one is left out.
+    """
+    found: Gap | None = None
+    parts = [ends] if ends else []
+    while parts:
+        part = parts.pop()
+        M_bytes, step = part[-1]
+        least = floor_of(p, M_bytes, family)
+        if not least:
+            return None
+        if found and part[0][1].total / least <= found.ratio:
+            continue
+        if len(part) == 1:
+            found = Gap(M_bytes, step.schedule, step.total, least)
+        else:
+            parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+    return found
 
 
 def place(p: Attention, gap: Gap) -> str:

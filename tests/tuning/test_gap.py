@@ -1,5 +1,6 @@
 """The floor beside the curve, the gap between them, and the sentences of crossovers: each number is counted again."""
 
+import random
 import re
 from bisect import bisect_right
 
@@ -12,7 +13,7 @@ from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
 from iosim.masks import parse_mask
 from iosim.tuning.crossover import lines_over_M
-from iosim.tuning.every_M import answer_lines, gaps
+from iosim.tuning.every_M import Gap, answer_lines, ends_of_steps, worst
 from iosim.tuning.least import curve, tune
 from iosim.tuning.sides import over_M, questions_of_papers
 
@@ -21,6 +22,23 @@ PROBLEMS = [
     (40, 8, "causal", ("block-sparse-q", "flash2")),
     (33, 4, "window:5", ("block-sparse",)),
 ]
+
+
+def gaps(found):
+    """The gap at the last byte of each step of a curve."""
+    p = found.problem
+    return [Gap(M, step.schedule, step.total, floor_of(p, M, "attention")) for M, step in ends_of_steps(found)]
+
+
+@pytest.mark.parametrize("N, d, mask, names", [*PROBLEMS, (300, 16, "dense", ()), (300, 64, "dense", ())])
+def test_the_largest_gap_is_that_of_all_steps(N, d, mask, names):
+    """Of all steps, and of any that follow each other."""
+    found, rng = curve(N, d, mask=mask, schedules=names), random.Random(N)
+    known, ends = gaps(found), ends_of_steps(found)
+    for _ in range(30):
+        start = rng.randrange(len(ends))
+        part = slice(start, rng.randint(start + 1, len(ends)))
+        assert worst(found.problem, "attention", ends[part]) == max(known[part], key=lambda gap: gap.ratio)
 
 
 @pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
