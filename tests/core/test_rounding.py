@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iosim import Attention, Numeric, Tiling
-from iosim.core.rounding import e4m3_bits, of_e4m3_bits, rounder, to_bf16, to_e4m3
+from iosim.core.rounding import e4m3_bits, of_e4m3_bits, rounder, to_bf16, to_e4m3, to_fp16
 from iosim.schedules import find
 from iosim.studies.judged_runs import judged_rows
 
@@ -22,6 +22,22 @@ def test_bf16_is_the_nearest_of_8_bits_ties_to_even():
     )
     special = np.array([np.inf, -np.inf, np.nan, 0], np.float32)
     assert np.array_equal(to_bf16(special), special, equal_nan=True)
+
+
+def test_fp16_is_what_numpy_makes_of_it():
+    """At every number of fp16, halfway to the next one, and at the numbers of float32 beside those."""
+    with np.errstate(all="ignore"):
+        numbers = np.arange(2**16, dtype=np.uint16).view(np.float16).astype(np.float32)
+        halfway = numbers + np.spacing(numbers.astype(np.float16)).astype(np.float32) / 2
+        x = np.concatenate([near for one in (numbers, halfway)
+                            for near in (one, *(np.nextafter(one, np.float32(end)) for end in (-np.inf, np.inf)))])  # fmt: skip
+        x = np.append(x, np.float32([1e9, -1e9, 65519.99, 65520, -65520, 1e-30, -1e-30, 0, -0.0])).reshape(3, -1)
+        expected = x.astype(np.float16).astype(np.float32)
+    found = to_fp16(x)
+    assert found.dtype == np.float32 and np.array_equal(found, expected, equal_nan=True)
+    assert (np.signbit(found) == np.signbit(expected))[~np.isnan(x)].all()
+    for shown in (np.s_[:, -9:], np.s_[:, ::2], np.s_[0]):  # few numbers, and arrays that are not contiguous
+        assert np.array_equal(to_fp16(x[shown]), expected[shown], equal_nan=True)
 
 
 def test_e4m3_is_the_nearest_on_its_grid():
