@@ -33,6 +33,7 @@ class Heads:
 
     After them comes a cell for each place on the GPU if blocks write `place_bytes` there, then one cell of `left_bytes`
     if others left something in the L2. `sizes` are the bytes of all cells, `left` holds the number of the last one.
+    `fit`: the L2 has room for all of them. Then only the first load and the first store of a cell in a launch matter.
     """
 
     def __init__(self, found: Touches, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
@@ -48,6 +49,8 @@ class Heads:
         self.sizes = np.concatenate([tensors, np.array(more, np.int64)])
         self.left = np.arange(len(self.sizes) - (left_bytes > 0), len(self.sizes))
         self.mark = np.zeros(len(self.sizes), np.int64)
+        self.met = np.zeros(2 * len(self.sizes), bool)
+        self.fit = False
 
     def cells(self, touches: CellNumbers, heads: NDArray[np.int64]) -> CellNumbers:
         """The cells that blocks of these heads touch, as numbers among the cells of all heads."""
@@ -65,6 +68,15 @@ class Heads:
         order = np.arange(len(cells))
         self.mark[cells] = order
         return cells[self.mark[cells] == order]
+
+    def firsts(self, cells: CellNumbers, writes: NDArray[np.bool], inside: NDArray[np.bool]) -> NDArray[np.bool]:
+        """Of the touches inside, which are the first load or the first store of a cell in this launch."""
+        places = np.flatnonzero(inside)
+        kinds, first = np.unique((2 * cells + writes).ravel()[places], return_index=True)
+        found = np.zeros(inside.size, bool)
+        found[places[first[~self.met[kinds]]]] = True
+        self.met[kinds] = True
+        return found.reshape(inside.shape)
 
 
 @dataclass(frozen=True)
@@ -104,6 +116,7 @@ def dram_bytes(
     """
     heads = Heads(found, problem, max(places), conditions.block_bytes, conditions.left_bytes)
     cache = Cache(heads.sizes, room_of(capacity_bytes))
+    heads.fit = bool(heads.sizes.sum() <= min(room_of(capacity_bytes, 1 - SPREAD)))
     dirty, by_launch = _follow(found, problem, places, heads, [cache], conditions.cold)
     caches = [cache]
     if with_range and cache.fills(1 - SPREAD):
@@ -150,6 +163,7 @@ def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, 
     stride = -(-work // MOST_STEPS)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
     side = np.arange(places) % SIDES
+    every.met[:] = False
     while True:
         free = np.flatnonzero(position >= end)[: total - queue]
         if len(free):
@@ -183,8 +197,11 @@ def _steps(
     end, head, side = (np.repeat(each, stride) for each in (end, head, side))
     inside, at = at < end, np.minimum(at, len(launch.touches) - 1)
     cells, writes = every.cells(launch.touches[at], head), launch.writes[at]
+    inside = every.firsts(cells, writes, inside) if every.fit else inside
     loads, stores = ([inside & (writes == kind) & (side == s) for s in range(SIDES)] for kind in (False, True))
     for k in range(len(at)):
+        if every.fit and not inside[k].any():
+            continue
         loaded, stored = ([every.once(cells[k, asked[k]]) for asked in kind] for kind in (loads, stores))
         yield loaded, stored
 

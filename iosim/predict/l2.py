@@ -174,13 +174,11 @@ class Cache:
         """Bytes that were written and are not in DRAM yet."""
         return round(sum(partition.dirty.held for partition in self.partitions))
 
-    def flush(self) -> int:
-        """Empty the cache, and return the dirty bytes that go to DRAM. They are not counted as written."""
-        dirty = self.dirty_bytes
+    def flush(self) -> None:
+        """Empty the cache. Dirty bytes go to DRAM, and are not counted as written."""
         for partition in self.partitions:
             for window in partition.windows:
                 window.empty(self.step)
-        return dirty
 
     def fills(self, share: float) -> bool:
         """Whether a cache with this share of the room would have removed something that this one kept."""

@@ -43,6 +43,19 @@ def test_a_cache_that_holds_all_reads_the_inputs_once_and_writes_nothing(name, N
     assert found.write_bytes == 0 and found.dirty_bytes == written
 
 
+@pytest.mark.parametrize("name", ["standard-tiled", "flash1", "split-kv", "flash2-bwd"])
+@pytest.mark.parametrize("more", [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}])
+@pytest.mark.parametrize("most_steps, at_once", [(10**6, 2**16), (10**6, 9), (20, 9)])
+def test_touches_that_repeat_one_are_left_out_where_all_fits(name, more, most_steps, at_once, monkeypatch):
+    """The same bytes as with all touches, which are played if nothing counts as fitting."""
+    p = Attention(40, 16, Nk=45, heads=4, kv_heads=2, batch=2, mask=parse_mask("window:30"))
+    monkeypatch.setattr("iosim.predict.dram.MOST_STEPS", most_steps)
+    monkeypatch.setattr("iosim.predict.dram.MOST_AT_ONCE", at_once)
+    found = [dram(name, p, Tiling(8, 16), places, **more) for places in (1, 5, 40)]
+    monkeypatch.setattr("iosim.predict.dram.SPREAD", 1)
+    assert found == [dram(name, p, Tiling(8, 16), places, **more) for places in (1, 5, 40)]
+
+
 @pytest.mark.parametrize("name", ["flash1", "flash2"])
 def test_a_cache_of_nothing_moves_what_the_sm_moves(name):
     """One block at a time, and a cache smaller than a tile: every access goes to DRAM."""
