@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from paths import ROOT
 
-from iosim.cuda.machine import PRELUDE_FILES, prelude
+from iosim.cuda.machine import PRELUDE_FILES, STEP_FILES, known_steps, prelude
 from iosim.gpu.outputs import answers_of
 from iosim.gpu.same_steps import slope_of_job
 from iosim.schedules import find
@@ -40,13 +40,21 @@ def marked(text):
     return text
 
 
-def translation_unit(programs, requests=False):
-    """One source for many programs, each in a namespace of its own. `requests`: sectors are counted, which is slower."""
+def prelude_file(name, requests):
+    """The text of a file that all programs include, as the shim needs it."""
+    if name == "cuda/ptx.cuh":
+        return ""
+    text = (PACKAGE / name).read_text().replace("#pragma once\n", "")
+    return marked(text) if requests and name == "cuda/tiles.cuh" else text
+
+
+def translation_unit(programs, requests=False, steps=True):
+    """One source for many programs, each in a namespace of its own. `requests`: sectors are counted, which is slower.
+    Without `steps` only the copies of a program are compiled, and its outputs mean nothing."""
     parts = ["#define IOSIM_COUNT\n" + "#define IOSIM_REQUESTS\n" * requests + '#include "shim.h"\n']
-    for name in PRELUDE_FILES:
-        text = (PACKAGE / name).read_text().replace("#pragma once\n", "")
-        if name != "cuda/ptx.cuh":
-            parts.append(marked(text) if requests and name == "cuda/tiles.cuh" else text)
+    parts += [prelude_file(name, requests) for name in PRELUDE_FILES if steps or name not in STEP_FILES]
+    for name in () if steps else sorted(known_steps()):
+        parts.append(f"template <class... X> DEVICE void {name}(const X&...) {{}}\n")
     for k, program in enumerate(programs):
         text = program.source.removeprefix(prelude()).replace('extern "C" ', "static ")
         parts.append(f"namespace p{k} {{\n{text.replace('extern __shared__ Raw16 shared[];', '')}\nstatic Any a[16];\n")
@@ -63,10 +71,11 @@ def translation_unit(programs, requests=False):
     return "".join(parts)
 
 
-def build(programs, folder, name="kernels", optimise="-O0", requests=False):
-    """A shared library of all programs. With `requests`, `sectors_moved` tells what a run touched."""
+def build(programs, folder, name="kernels", optimise="-O0", requests=False, steps=True):
+    """A shared library of all programs. With `requests`, `sectors_moved` tells what a run touched. Without `steps` only
+    copies are made."""
     source, library = Path(folder) / f"{name}.cpp", Path(folder) / f"{name}.so"
-    source.write_text(translation_unit(programs, requests))
+    source.write_text(translation_unit(programs, requests, steps))
     command = ["g++", "-std=c++17", optimise, *PLAIN, "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", f"-I{SHIM.parent}"]
     done = subprocess.run([*command, str(source), "-o", str(library)], capture_output=True, text=True)
     assert done.returncode == 0, re.sub(r"\n.*note:.*", "", done.stderr)[:4000]
