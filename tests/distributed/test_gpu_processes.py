@@ -53,39 +53,51 @@ def inputs_and_results(kind, scheme, t):
     return given, expected
 
 
-def compare(P, masks, kinds, names=None):
-    """Run schemes, all or some, on P processes. Results are those of the oracles, and each pair of processes exchanges the bytes
-    that are expected by hand."""
-    cases, results = [], []
-    for kind in kinds:
-        for name, scheme in PASSES[kind].items():
-            for mask in masks if names is None or name in names else ():
-                for t in splits_of(scheme, Attention(mask=parse_mask(mask), **SIZES), P):
-                    given, expected = inputs_and_results(kind, scheme, t)
-                    cases.append((kind, name, t, given))
-                    results.append(expected)
-    found = gpu_processes.run(cases, P)
-    for (kind, name, t, _), expected, (got, moved) in zip(cases, results, found, strict=True):
+def run(P, masks, kinds, names=None):
+    """[(case, what came out)] of schemes, all or some, on P processes. A case is its kind and scheme, the split, the
+    inputs and the results of the oracles."""
+    cases = [
+        (kind, name, t, *inputs_and_results(kind, scheme, t))
+        for kind in kinds
+        for name, scheme in PASSES[kind].items()
+        for mask in (masks if names is None or kind == "forward" or name in names else ())
+        for t in splits_of(scheme, Attention(mask=parse_mask(mask), **SIZES), P)
+    ]
+    return [*zip(cases, gpu_processes.run([case[:4] for case in cases], P), strict=True)]
+
+
+def compare(done):
+    """Results are those of the oracles, and each pair of processes exchanges the bytes that are expected by hand."""
+    for (kind, name, t, _, expected), (got, moved) in done:
         label = (kind, name, str(t.problem.mask), t.apart, t.keys_apart)
         assert got.keys() == expected.keys()
         for tensor, values in expected.items():
             np.testing.assert_allclose(got[tensor], values, atol=1e-10, err_msg=str((*label, tensor)))
         assert moved == by_hand(PASSES[kind][name], t), label
-    return {(kind, name) for kind, name, _, _ in cases}
+    return {case[:2] for case, _ in done}
 
 
-def test_all_schemes_on_four_processes():
-    assert compare(4, ["causal"], ["forward"]) == {("forward", name) for name in PASSES["forward"]}
+@pytest.fixture(scope="module")
+def on_four():
+    """What four processes did, which are started once: all forward passes, and some of the others."""
+    return run(4, ["causal"], PASSES, SOME)
 
 
-def test_backward_passes_on_four_processes():
+def test_all_schemes_on_four_processes(on_four):
+    assert compare([one for one in on_four if one[0][0] == "forward"]) == {
+        ("forward", name) for name in PASSES["forward"]
+    }
+
+
+def test_backward_passes_on_four_processes(on_four):
     """The sum of dK and dV of a shard goes round the ring of processes."""
-    assert compare(4, ["causal"], ["backward", "step"], SOME) == {(k, n) for k in ("backward", "step") for n in SOME}
+    kinds = ("backward", "step")
+    assert compare([one for one in on_four if one[0][0] in kinds]) == {(k, n) for k in kinds for n in SOME}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("P", [2, 3, 4, 6])
 def test_other_numbers_of_processes(P):
-    found = compare(P, ["dense", "causal", "window:7"], PASSES)
+    found = compare(run(P, ["dense", "causal", "window:7"], PASSES))
     assert found >= {("forward", name) for name in ("ring", "zigzag", "striped", "all-gather", "pass-q")}
     assert found >= {(kind, name) for kind in ("backward", "step") for name in ("ring", "ring-coded", "zigzag-needed")}
