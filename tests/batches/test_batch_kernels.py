@@ -25,24 +25,35 @@ def problem_of(way, new, tokens):
     return p if way == "repeat" else narrowed(p, N=2 * new, heads=2, mask=DENSE)
 
 
+CASES = {"repeat": ("flash2", REQUESTS), "split": ("split-kv", REQUESTS), "pack": ("flash2", REQUESTS[:2])}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """(a library of the programs of all cases, [(number in the library, program)] of each case)."""
+    numbered = {way: [] for way in CASES}
+    programs = []
+    for way, (schedule, requests) in CASES.items():
+        for new, tokens in requests:
+            program = generate(SCHEDULES[schedule], problem_of(way, new, tokens), Tiling(6, 5), count=True)
+            numbered[way].append((len(programs), program))
+            programs.append(program)
+    return on_cpu.build(programs, tmp_path_factory.mktemp("kernels")), numbered
+
+
 @pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
-@pytest.mark.parametrize(
-    ("way", "schedule", "requests"),
-    [("repeat", "flash2", REQUESTS), ("split", "split-kv", REQUESTS), ("pack", "flash2", REQUESTS[:2])],
-)
-def test_words_are_those_that_generated_kernels_count(way, schedule, requests, tmp_path):
-    problems = [problem_of(way, new, tokens) for new, tokens in requests]
-    programs = [generate(SCHEDULES[schedule], p, Tiling(6, 5), count=True) for p in problems]
-    library, rng = on_cpu.build(programs, tmp_path), np.random.default_rng(1)
+@pytest.mark.parametrize("way", CASES)
+def test_words_are_those_that_generated_kernels_count(way, compiled):
+    (library, numbered), rng = compiled, np.random.default_rng(1)
     total = {}
-    for number, program in enumerate(programs):
+    for number, program in numbered[way]:
         inputs = {name: rng.normal(size=program.arrays[name].full_shape) for name in "QKV"}
         _, counted, pointers = on_cpu.run(library, number, program, inputs, False)
         assert counted == pointers
         for name, (reads, writes) in counted.items():
             before = total.get(name, (0, 0))
             total[name] = before[0] + reads, before[1] + writes
-    text = ", ".join(f"{new}:{tokens}" for new, tokens in requests)
+    text = ", ".join(f"{new}:{tokens}" for new, tokens in CASES[way][1])
     found = iosim.batch(text, **FIELDS, splits=3)[way].tensors
     assert {name: (words["reads"], words["writes"]) for name, words in found.items()} == total
 
