@@ -20,6 +20,7 @@ import json, sys
 from click.testing import CliRunner
 from iosim.commands.cli import main
 
+exec(sys.argv[2], {"__name__": "script"})
 done = [CliRunner().invoke(main, line, prog_name="iosim") for line in json.loads(sys.argv[1])]
 print(json.dumps([(each.exit_code, each.output) for each in done]))
 """
@@ -54,10 +55,11 @@ class Copy:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def lines(self, lines):
-        """What command lines print in the copy, each with its exit code. One process runs all of them."""
+    def lines(self, lines, script=""):
+        """What command lines print in the copy, each with its exit code. One process runs all of them, after a
+        script."""
         given = [[*map(str, args)] for args, _ in lines]
-        found = json.loads(self.python("-c", LINES, json.dumps(given)))
+        found = json.loads(self.python("-c", LINES, json.dumps(given), script))
         assert [code for code, _ in found] == [code for _, code in lines], found
         return [text for _, text in found]
 
@@ -107,7 +109,6 @@ assert iosim.floor(Attention(24, 4, mask=parse_mask("even"))).words == 24 * 4 + 
 
 def test_a_mask_atom_is_one_row(copy):
     copy.insert("iosim/masks/atoms.py", ")\nBY_NAME", EVEN)
-    copy.python("-c", EVERY_OTHER)
     check = "check --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"
     picture, usage, misspelt, number, _ = copy.lines(
         [
@@ -116,7 +117,8 @@ def test_a_mask_atom_is_one_row(copy):
             (["count", "--N", "64", "--d", "8", "--mask", "evne"], 2),
             (["count", "--N", "64", "--d", "8", "--mask", "even:3"], 2),
             (check.split(), 0),
-        ]
+        ],
+        EVERY_OTHER,
     )
     assert "#.#.#.#." in picture and "even" in usage
     assert "did you mean 'even'" in misspelt and "`even` or `even:b`" in number
@@ -149,7 +151,6 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     copy.insert(flash, "        if p.lse:\n", "        for _ in range(p[HALF]):\n            chip.store(o, 'O', i)\n")
     copy.insert(flash, '"lse", "keep_p", "visit_all"),', "HALF, ")
     copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
-    copy.python("-c", KEYWORD)
     (copy.folder / "grid.toml").write_text('N = 24\nd = 4\ntiles = "3x2"\nschedule = "flash2"\nhalf = [1, 3]\n')
     count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
     usage, usage_of_sweep, table, data, unread, misspelt, negative, shown, rows = copy.lines(
@@ -163,7 +164,8 @@ def test_an_option_of_a_schedule_is_one_row(copy):
             ([*count, "flash2", "--half", "-1"], 2),
             (["schedules", "flash2"], 0),
             (["sweep", "grid.toml", "--columns", "half,writes"], 0),
-        ]
+        ],
+        KEYWORD,
     )
     assert "--half COUNT" in usage and "--half COUNT" in usage_of_sweep and "--half" in shown
     assert "half" in table.splitlines()[0].split(",") and '"half": 2' in data
