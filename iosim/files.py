@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from .errors import InputError, suggestion
 
@@ -118,9 +118,9 @@ def room_beside(path: str) -> Iterator[str]:
     finally:
         from shutil import rmtree
 
-        gone = f"{folder}.gone"
-        os.rename(folder, gone)  # from now on nobody can make a file in it
-        rmtree(gone)
+        with suppress(OSError):  # it must not hide another error
+            os.rename(folder, f"{folder}.gone")  # from now on nobody can make a file in it
+            rmtree(f"{folder}.gone")
 
 
 @contextmanager

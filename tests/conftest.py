@@ -20,6 +20,7 @@ settings.load_profile("busy")  # no test fails because the machine is busy
 gc.disable()  # until all tests are found: they stay, so there is nothing to collect
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy: its threads would mostly wait
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background, and all that it starts, ignores it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup does so
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of tests start `python -m iosim`: it is compiled once
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -278,11 +278,15 @@ def describe(path: str, about: Mapping[str, object]) -> None:
         emit(to_json(about, sys.argv[1:]), path + ".meta.json")
 
 
-class Stdout(AbstractContextManager[BinaryIO]):
-    """stdout as a file that is flushed but not closed."""
+class Stdout(AbstractContextManager["Stdout"]):
+    """stdout as a file of bytes that is flushed but not closed. It may be replaced by a file of text."""
 
-    def __enter__(self) -> BinaryIO:
-        return sys.stdout.buffer
+    def __enter__(self) -> Stdout:
+        return self
+
+    def write(self, data: bytes) -> object:
+        found = getattr(sys.stdout, "buffer", None)
+        return found.write(data) if found else sys.stdout.write(data.decode())
 
     def __exit__(self, *error: object) -> None:
         sys.stdout.flush()

@@ -191,7 +191,7 @@ def cubes(first: Floats, second: Floats, cross: Floats, M: Floats) -> Floats:
 
 
 def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
-    """T and X = M + T for the T of `Form.lengths`."""
+    """T and X = M + T for all T that `Form.lengths` may try."""
     found = [np.where(T >= 1, T, np.maximum(1, M)) for T in (M, 2 * M, cross - M, cross + 1 - M)]
     return [(T, M + T) for T in found]
 

@@ -56,7 +56,7 @@ class Copy:
     """Bytes of a word in HBM."""
     step: int
     """Every tile starts at a multiple of so many bytes of a sector from the start of its head."""
-    heads: tuple[tuple[int, int], ...] = field(compare=False)
+    heads: tuple[tuple[int, int], ...] = field(compare=False)  # the sectors of a tile do not depend on them
     """(bytes from the start of a sector to a head of the tensor, how many query heads read or write such a head). The
     array starts at a sector."""
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cache
 from shutil import copyfileobj
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -328,7 +328,13 @@ def joined(columns: list[Quad]) -> bytearray:
     return room.translate(None, b"\0")
 
 
-Out = str | AbstractContextManager[BinaryIO]
+class Sink(Protocol):
+    """What takes bytes."""
+
+    def write(self, data: bytes, /) -> object: ...
+
+
+Out = str | AbstractContextManager[Sink]
 """The name of a file, or an open one."""
 
 
@@ -343,7 +349,7 @@ class Lines:
     def __len__(self) -> int:
         return self.rows
 
-    def put(self, file: BinaryIO) -> None:
+    def put(self, file: Sink) -> None:
         """Write the lines. A file that has them is removed."""
         if isinstance(self.text, bytes):
             file.write(self.text)

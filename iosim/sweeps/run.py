@@ -64,7 +64,7 @@ def write_folder(
 
 def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write a sweep to one file, and return the number of rows. The bytes do not depend on the executor. `advance` is
-    called with the steps of each chunk. Processes of this machine put their lines into files, which is faster than to
+    called with the steps of each piece. Processes of this machine put their lines into files, which is faster than to
     send them."""
     task: Task[Piece] = make_pieces
     with ExitStack() as held:

@@ -272,8 +272,8 @@ def worst(p: Attention, family: str, ends: Sequence[tuple[int, CurveStep]]) -> G
     """The largest gap at the last bytes of steps, the first of equal ones. None if there is none, for a family without
     a floor, and under a mask for which the floor cannot be counted.
 
-    Words and floor fall with M. So no gap of a part of the steps is above its first words over its last floor, and a
-    part that cannot have the largest one is left out.
+    The floor falls with M. So no gap of a part of the steps is above its most words over its last floor, and a part
+    that cannot have the largest one is left out.
     """
     found: Gap | None = None
     parts = [ends] if ends else []
@@ -283,7 +283,7 @@ def worst(p: Attention, family: str, ends: Sequence[tuple[int, CurveStep]]) -> G
         least = floor_of(p, M_bytes, family)
         if not least:
             return None
-        if found and part[0][1].total / least <= found.ratio:
+        if found and max(step.total for _, step in part) / least <= found.ratio:
             continue
         if len(part) == 1:
             found = Gap(M_bytes, step.schedule, step.total, least)

@@ -1,4 +1,4 @@
-"""Schedulers and workers of Dask, forked from a process that has imported it: they start in a fifth of the time.
+"""Schedulers and workers of Dask, forked from a process that has imported it: they start in less time.
 
 Run as a program, this file is that process. Each line that it reads asks for one of them.
 """

@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -82,8 +84,17 @@ def test_lines_go_through_files_beside_the_output(what, kind, tmp_path, monkeypa
 
 
 def test_a_room_is_gone_while_others_write_to_it(tmp_path):
-    with room_beside(str(tmp_path / "out")) as room, open(f"{room}/part", "w"):
-        pass
+    def write():
+        with suppress(FileNotFoundError):
+            for k in range(50_000):
+                open(f"{room}/{k}", "w").close()
+
+    with room_beside(str(tmp_path / "out")) as room:
+        other = Thread(target=write)
+        other.start()
+        while len(os.listdir(room)) < 10:
+            pass
+    other.join()
     assert not [*tmp_path.iterdir()]
 
 

@@ -3,6 +3,7 @@
 import random
 import re
 from bisect import bisect_right
+from dataclasses import replace
 
 import pytest
 from paths import DOCS
@@ -39,6 +40,16 @@ def test_the_largest_gap_is_that_of_all_steps(N, d, mask, names):
         start = rng.randrange(len(ends))
         part = slice(start, rng.randint(start + 1, len(ends)))
         assert worst(found.problem, "attention", ends[part]) == max(known[part], key=lambda gap: gap.ratio)
+
+
+def test_the_largest_gap_where_words_rise():
+    """With types of several widths, words may rise from one step to the next, while bytes fall."""
+    found, rng = curve(48, 6, schedules=("flash1", "flash2")), random.Random(0)
+    p, ends = found.problem, ends_of_steps(found)
+    for _ in range(100):
+        some = [(M, replace(step, total=rng.randint(600, 3000))) for M, step in ends]
+        known = [Gap(M, step.schedule, step.total, floor_of(p, M, "attention")) for M, step in some]
+        assert worst(p, "attention", some) == max(known, key=lambda gap: gap.ratio)
 
 
 @pytest.mark.parametrize("N, d, mask, names", PROBLEMS)
