@@ -128,7 +128,7 @@ class Copy:
 
 @lru_cache(maxsize=4096)
 def _most_sectors(copy: Copy, rows: int, columns: int, first: int) -> int:
-    """The most sectors of a tile that starts `first` bytes after the start of a sector, or a number of steps later."""
+    """The most sectors of a tile, wherever it starts: `first` bytes after the start of a sector, or steps later."""
     import numpy as np
 
     most, starts = 0, np.arange(first, SECTOR_BYTES, copy.step)[:, None]

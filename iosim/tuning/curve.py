@@ -268,8 +268,10 @@ def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
 def counted_steps(
     schedule: Schedule, p: Attention, tiling: Tiling[Size], least_blocks: int = 1
 ) -> tuple[list[CurveStep], bool]:
-    """(the steps of all tilings, whether none that is best at some M has too few blocks), from one walk. It leaves out
-    steps with too few blocks, and those that are best at no M."""
+    """(the steps of tilings with enough blocks, whether this left out none that is best at some M), from one walk.
+
+    Steps that are best at no M are left out as well.
+    """
     columns = step_columns(schedule, p, tiling, least_blocks)
     order = cheaper(columns["M_bytes"], columns["total_bytes"])
     every = least_blocks == 1 or bool((columns["blocks"][order] >= least_blocks).all())
