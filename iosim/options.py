@@ -8,8 +8,6 @@ file, the keywords of Python functions, the axes of a sweep, and the columns of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -135,8 +133,7 @@ HEADINGS = (REQUIRED, PROBLEM, MEMORY, CHOICE, OWN, OF_WHAT, VARIANTS, ANSWER)
 """Headings of a command's help, in their order."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """An option of a problem or of a schedule."""
 
     name: str
@@ -161,7 +158,7 @@ class Option:
         """Its name in a TOML file."""
         return self.word or self.name
 
-    @cached_property
+    @property
     def flag(self) -> str:
         """Its name on the command line, as `--page-size`."""
         return flag_of(self.key)

@@ -17,7 +17,6 @@ from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
 from ..core.options import VARIANTS as VARIANT_ROWS
 from ..counting.given import Asked, Choice, Fields, Given
 from ..errors import InputError
-from ..masks.atoms import ROWS
 from ..options import (
     ANSWER,
     CHOICE,
@@ -113,6 +112,17 @@ class Option(click.Option):
         return max(self.opts, key=len)
 
 
+class MaskOption(Option):
+    """--mask. Its help lists the atoms, whose file is imported only where the help is shown."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        from ..masks.atoms import ROWS
+
+        atoms = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
+        self.help = f"{atoms}; &, |, ~ combine them. 2b is 2 tiles. py: runs the file."
+        return super().get_help_record(ctx)
+
+
 class Settings(TypedDict, total=False):
     """What an option with a value may have beside its name, help and default."""
 
@@ -133,20 +143,22 @@ def one_value(ctx: click.Context, option: click.Parameter, values: Sequence[str]
     return option.kind.between.join(found) if found else None
 
 
-def with_value(names: Sequence[str], text: str, default: str | None = None, **settings: Unpack[Settings]) -> Option:
+def with_value(
+    names: Sequence[str], text: str, default: str | None = None, of: type[Option] = Option, **settings: Unpack[Settings]
+) -> Option:
     """An option with a value; `text` is its help, which shows the default if there is one."""
     shown = default is not None
     values = (default,) if shown else None
-    return Option(names, help=text, multiple=True, default=values, show_default=shown, callback=one_value, **settings)
+    return of(names, help=text, multiple=True, default=values, show_default=shown, callback=one_value, **settings)
 
 
 def row_option(row: Row) -> Option:
     """The click option of a row. A default of a row is not shown, because a command must know what was given."""
-    names, text = [row.flag, row.name], MASK_HELP if row.kind is MASK else row.help
+    names = [row.flag, row.name]
     if row.kind is FLAG:
-        return Option(names, heading=row.heading, kind=FLAG, is_flag=True, help=text)
-    kind = MASK_KIND if row.kind is MASK else row.kind
-    return with_value(names, text, metavar=row.metavar, heading=row.heading, kind=kind, also=row.also)
+        return Option(names, heading=row.heading, kind=FLAG, is_flag=True, help=row.help)
+    kind, of = (MASK_KIND, MaskOption) if row.kind is MASK else (row.kind, Option)
+    return with_value(names, row.help, of=of, metavar=row.metavar, heading=row.heading, kind=kind, also=row.also)
 
 
 # ---------------------------------------------------------------- options as decorators of a command's function
@@ -234,9 +246,6 @@ def problem_asked(function: Function) -> Function:
 
 
 # ---------------------------------------------------------------- shared options
-
-ATOMS = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
-MASK_HELP = f"{ATOMS}; &, |, ~ combine them. 2b is 2 tiles. py: runs the file."
 
 
 def rows(*some: Row) -> Decorator:

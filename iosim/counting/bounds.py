@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
+from itertools import islice
 from math import sqrt
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..answer import Column, Columns, Row, Table, in_order
 from ..core.problem import DENSE, Attention
@@ -47,9 +48,8 @@ COUNTED = "least of what was counted"
 FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A statement about the least traffic of a problem."""
+class Bound(NamedTuple):
+    """A statement about the least traffic of a problem. `reads` and what follows are those of a floor of a class."""
 
     name: str
     """The name that lists show."""
@@ -63,28 +63,23 @@ class Bound:
     """The condition under which it holds, in words."""
     valid: bool | None
     """Whether the condition holds for this problem and M; None without M."""
-
-
-@dataclass(frozen=True)
-class ProvenFloor(Bound):
-    """The floor of counting/floors.py: `words`, of which at least `reads` are read.
-
-    `form`, `T` and `lam` are those of `Floor`. `of_class` is the class of algorithms for which the floor holds.
-    """
-
     reads: int | None = None
+    """The words, of `words`, that are read at least."""
     form: str | None = None
+    """The form of the floor that binds; it, `T` and `lam` are those of `Floor` (counting/floors.py)."""
     T: int | None = None
     lam: float | None = None
     of_class: str = ""
+    """The class of algorithms for which the floor holds. Empty: it is another bound."""
     reached_by: str | None = None
     """What would reach the form that binds, as far as is known."""
 
 
 def as_row(bound: Bound) -> Row:
-    """The keys of a bound's JSON."""
+    """The keys of a bound's JSON. Those of a floor of a class are there only for such a floor."""
     names = {"lam": "lambda", "of_class": "class"}
-    return {names.get(name, name): value for name, value in vars(bound).items()}
+    row = {names.get(name, name): value for name, value in bound._asdict().items()}
+    return row if bound.of_class else dict(islice(row.items(), Bound._fields.index("reads")))
 
 
 def words_text(row: Row) -> object:
@@ -161,14 +156,14 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
         why = f"not counted: {error.hint or error.allowed}"
         return [
             Bound(f"{prefix}compulsory", None, "floor", moved, why, None),
-            ProvenFloor(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family]),
+            Bound(f"{prefix}floor", None, "floor", DOCS, why, None, of_class=CLASSES[family]),
         ]
     what = "exact gradients" if family == "backward" else "exact attention"
     inputs = f"{what} from {GIVEN[family]} alone, or by standard products"
     products = f"{what} by standard products"
     return [
         Bound(f"{prefix}compulsory", least.words, "floor", moved, inputs, True),
-        ProvenFloor(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form, most.T,
+        Bound(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form, most.T,
                     most.lam, CLASSES[family], reached_by(p, most.form)),
     ]  # fmt: skip
 
@@ -209,7 +204,7 @@ def of_dense(table: BoundsOfFamily) -> BoundsOfFamily:
         if p.mask is DENSE:
             return found
         return [
-            b if b.kind == COUNTED else replace(b, condition=f"dense attention; {b.condition}", valid=False)
+            b if b.kind == COUNTED else b._replace(condition=f"dense attention; {b.condition}", valid=False)
             for b in found
         ]
 
@@ -249,7 +244,7 @@ def of_all_schedules(found: Sequence[Bound], schedules: int | None) -> list[Boun
     `schedules` is the number of schedules; None: without M nothing was searched."""
     source = f"iosim: the least of all tiles of {schedules or 'the'} schedules that compute the same"
     what = "all schedules and tiles" if schedules else "all schedules and tiles, with --M"
-    return [replace(b, kind=SEARCHED, source=source, condition=what) if b.kind == COUNTED else b for b in found]
+    return [b._replace(kind=SEARCHED, source=source, condition=what) if b.kind == COUNTED else b for b in found]
 
 
 def matmul_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
@@ -393,7 +388,7 @@ def no_algorithm(floor: Bound) -> str:
     """The subject of the sentence about a floor. Compulsory words are the floor of every exact algorithm that has the
     inputs alone."""
     gradients = floor.name.startswith("backward")
-    if isinstance(floor, ProvenFloor) and floor.form == "compulsory":
+    if floor.form == "compulsory":
         return no_exact(gradients)
     return none_of_class(gradients)
 
@@ -410,15 +405,15 @@ def none_of_class(gradients: bool) -> str:
 
 def binding(floor: Bound) -> str:
     """The form that binds, with its T and lambda, in parentheses after a space."""
-    if not isinstance(floor, ProvenFloor) or floor.form is None or floor.T is None:
-        return " (compulsory)" if isinstance(floor, ProvenFloor) and floor.form else ""
+    if floor.T is None:
+        return " (compulsory)" if floor.form else ""
     lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
     return f" (form {floor.form}, T = {floor.T:,}{lam})"
 
 
 def reached_lines(bounds: Sequence[Bound]) -> list[str]:
     """What would reach each floor, a line each. The last line has their classes, which a narrow table leaves out."""
-    found = [b for b in bounds if isinstance(b, ProvenFloor) and b.reached_by and b.words]
+    found = [b for b in bounds if b.reached_by and b.words]
     classes = [f"{b.name.split()[-1]} holds for {b.condition}" for b in bounds if b.kind == "floor"]
     last = [f"{'; '.join(classes)}; forms and proofs: {DOCS}"] if found else []
     return [*(f"{b.form if b.form == 'compulsory' else f'form {b.form}'}: {b.reached_by}" for b in found), *last]

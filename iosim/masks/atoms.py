@@ -12,8 +12,6 @@ With a `shape`, an atom is counted without looking at single tokens. Without one
 one problem at a time. This is exact too. It takes about a second for 2^30 pairs of tokens, and 2^33 are the most. Up
 to 2^26, which is N = 8192, pairs are looked at once for all tilings, and there is a floor; a search of tiles then takes
 some seconds.
-
-The command line reads this table at its start. So this file imports nothing that takes long to load.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 LATENT_FAMILIES = ("attention", "selected", "cache")  # whose rows of K may hold V
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Schedule:
     """The function of a schedule, and what belongs to it. Only name, text and summary are required.
 
@@ -138,6 +138,9 @@ class Schedule:
     name."""
     pointers: Mapping[str, str] = field(default_factory=dict)
     """`{name: text}` for names in `known_as` that stand for more than this schedule: messages add the text."""
+
+    def __repr__(self) -> str:
+        return f"<schedule {self.name}>"
 
     def reads(self, name: str) -> bool:
         """Whether it reads an option, so that its words or its output may depend on it. A schedule of a user counts as

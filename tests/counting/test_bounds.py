@@ -10,7 +10,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, bounds, count, floor
 from iosim import tune as iosim_tune
-from iosim.counting.bounds import COUNTED, REACHED_BY, SEARCHED, ProvenFloor
+from iosim.counting.bounds import COUNTED, REACHED_BY, SEARCHED
 from iosim.errors import InputError
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
@@ -78,18 +78,18 @@ def test_ratios_to_the_floor(ask, iosim):
 
 def test_what_has_no_floor():
     tiles = count(64, 8, "4KB", schedules=["block-sparse"], tiles="8x8", mask="causal:b")
-    entry = next(b for b in tiles.bounds if isinstance(b, ProvenFloor))
+    entry = next(b for b in tiles.bounds if b.of_class)
     assert entry.words is None and entry.valid is None and "tiles" in entry.condition
     assert tiles.results[0].ratio_to_floor is None
     other = count(64, 8, "4KB", schedules=["linear", "softmax-2pass", "matmul-tiled"])
-    assert not any(isinstance(b, ProvenFloor) for b in other.bounds)
+    assert not any(b.of_class for b in other.bounds)
     assert [r.ratio_to_floor for r in other.results] == [None] * 3
 
 
 def test_narrow_accumulators_have_the_floor_of_a_larger_memory():
     sizes = {"schedules": ["flash2"], "dtype": "fp32", "acc_dtype": "fp16"}
     found = count(2048, 64, "64KB", **sizes)
-    entry = next(b for b in found.bounds if isinstance(b, ProvenFloor))
+    entry = next(b for b in found.bounds if b.of_class)
     least = floor(found.problem, "64KB")
     assert entry.words == least.words < floor(Attention(2048, 64, dtype="fp32"), "64KB").words
     assert found.results[0].ratio_to_floor == found.results[0].total / least.words

@@ -91,6 +91,7 @@ except iosim.InputError as fault:
 def test_it_is_a_mapping():
     mine = Schedule("mine", print, "mine")
     assert iosim.register(mine) is mine is SCHEDULES["mine"] is find("mine")
+    assert repr(mine) == "<schedule mine>"
     try:
         assert list(SCHEDULES)[-1] == "mine" and len(SCHEDULES) == len(list(SCHEDULES.items()))
         changed = Schedule("mine", print, "mine, changed")
