@@ -23,6 +23,7 @@ from iosim.gpu import device
 from iosim.gpu.tuned.launch import launches, run_tuned, tuned, tuned_arrays
 from iosim.masks import parse_mask
 from iosim.schedules import find
+from validation.speed import copy_bandwidth
 
 SHAPES = [  # N, Nk, d, heads, kv_heads, dtype, causal
     (128, 128, 64, 1, 1, "fp16", False), (100, 200, 64, 2, 1, "fp16", False), (1, 1000, 128, 4, 2, "fp16", False),
@@ -136,7 +137,7 @@ def cublas_milliseconds(arrays):
 
 
 def check_times():
-    copied = device.copy_bandwidth()
+    copied = copy_bandwidth()
     yield {"kernel": "copy", "TB_per_s": copied / 1e12}
     for heads, N, d, causal in TIMES:
         p = problem_of(N, N, d, heads, heads, "fp16", causal)

@@ -100,15 +100,6 @@ def driver_answer() -> tuple[int, int]:
     return 0, 0
 
 
-def has_gpu() -> bool:
-    """Whether kernels can run here."""
-    try:
-        cupy()
-    except MissingError:
-        return False
-    return True
-
-
 def cupy_dtype(name: str) -> ElementType:
     """The element type of an array of a dtype; bf16 and fp8 are stored as their bits."""
     types: dict[str, ElementType] = {
@@ -240,13 +231,6 @@ def milliseconds(start: Callable[[], None], repeats: int = 10, flush: DeviceArra
         end.synchronize()
         times.append(xp.cuda.get_elapsed_time(begin, end))
     return float(np.median(times[WARM_UP:]))
-
-
-def copy_bandwidth(size_bytes: int = 2**31) -> float:
-    """Bytes a second, read plus written, of a copy in the GPU's memory."""
-    xp = cupy()
-    source, target = xp.zeros(size_bytes // 8, np.float64), xp.empty(size_bytes // 8, np.float64)
-    return 2 * size_bytes / (1e-3 * milliseconds(lambda: xp.copyto(target, source)))
 
 
 def name() -> str:

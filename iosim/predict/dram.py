@@ -229,11 +229,6 @@ class Dram:
     """The part of `write_bytes` that the driver reads and writes beside the kernels."""
 
     @property
-    def reread_bytes(self) -> int:
-        """Bytes that are read again, because the L2 did not keep them."""
-        return self.read_bytes - self.first_bytes
-
-    @property
     def total_bytes(self) -> int:
         return self.read_bytes + self.write_bytes
 

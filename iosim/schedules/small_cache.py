@@ -137,9 +137,8 @@ def key_ranges(p: Attention, rows: int) -> list[tuple[int, int]]:
         return [(height, p.Nk) for _, height in parts]
     visible, found = p.mask.visible(0, p.N, 0, p.Nk), []
     for x, height in parts:
-        tile = visible[x : x + height]
-        keys = [k for k in range(p.Nk) if tile[:, k].any()]
-        found.append((height, keys[-1] - keys[0] + 1 if keys else 0))
+        keys = visible[x : x + height].nonzero()[1]
+        found.append((height, int(keys.max() - keys.min()) + 1 if len(keys) else 0))
     return found
 
 

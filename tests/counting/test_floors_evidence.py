@@ -22,7 +22,7 @@ import evidence  # noqa: E402
 import inequalities  # noqa: E402
 
 COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="g++ is not here")
-PARTS = 4
+PARTS = 2
 KEPT = list(csv.DictReader((FOLDER / "results.csv").open()))
 PAGE = (DOCS / "floors.md").read_text()
 FORWARD, BACKWARD = ((DOCS / f"floors-{name}.md").read_text() for name in ("forward", "backward"))

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from on_gpu import has_gpu
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.cuda.machine import generate, known_steps, why_not
 from iosim.cuda.mask_tables import Tables, bits
 from iosim.cuda.plan import ALIGNMENT, Life, place_blocks
 from iosim.errors import MissingError, ScheduleError
-from iosim.gpu import device
 from iosim.gpu.run import run_on_device
 from iosim.masks import parse_mask
 from iosim.schedules import CORE, Schedule, find
@@ -261,7 +261,7 @@ def test_parts_of_blocks_and_loops_in_loops():
     assert program.smem_bytes == program.footprint_bytes == 4 * (32 * 16 + 30 * 16 + 8 * 4)
 
 
-@pytest.mark.skipif(device.has_gpu(), reason="this machine has a GPU")
+@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
 def test_without_a_gpu_the_message_says_what_is_missing():
     program = generate(SCHEDULES["flash2"], Attention(8, 4, dtype="fp32"), Tiling(4, 4))
     with pytest.raises(MissingError, match="this works without: verify") as caught:
@@ -270,7 +270,7 @@ def test_without_a_gpu_the_message_says_what_is_missing():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not device.has_gpu(), reason="no GPU, or no CuPy")
+@pytest.mark.skipif(not has_gpu(), reason="no GPU, or no CuPy")
 def test_some_of_the_self_test_on_the_gpu(tmp_path):
     found = [case for case in cases(tmp_path) if case.sizes["N"] <= 1024][::7]
     assert [row["case"] for row in map(run_case, found) if not row["ok"]] == []

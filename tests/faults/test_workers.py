@@ -97,8 +97,9 @@ if not hasattr(os, "real"):  # Dask runs the file twice
     os.replace = lambda part, to: os.real(part, os.path.dirname(__file__) + "/elsewhere")
 """
     (tmp_path / "other.py").write_text(text)
+    soon = "from iosim.sweeps import folder; folder.SECONDS_TO_APPEAR = 2; from iosim.__main__ import main; main()"
     with scheduler(tmp_path) as (address, _), ended(worker(address, tmp_path)):
-        first = begun(tmp_path / "sweep", "--scheduler", address, *LARGER)
+        first = begun(tmp_path / "sweep", "--scheduler", address, *LARGER, program=("-c", soon))
         with ended(worker(address, tmp_path, "--preload", tmp_path / "other.py")):
             said = first.communicate(timeout=120)[1]
     assert first.returncode == 2 and "all workers share" in said and "is not there, though its worker wrote it" in said

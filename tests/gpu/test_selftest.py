@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import on_cpu
 import pytest
+from on_gpu import has_gpu
 from paths import ROOT
 
 from iosim.gpu import device
-from iosim.gpu.device import has_gpu
 from validation import selftest, speed
 from validation.examples import FP16, FP32, Case
 

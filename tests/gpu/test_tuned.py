@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 from nvrtc import compiled, usage
+from on_gpu import has_gpu
 from paths import ROOT
 
 from iosim import Attention, Folded, Traffic
 from iosim.core.problem import DENSE
 from iosim.errors import InputError
-from iosim.gpu.device import has_gpu
 from iosim.gpu.tuned import launch as tuned_module
 from iosim.gpu.tuned.launch import COUNTERS, TUNED_FILES, source, tuned
 from iosim.masks import parse_mask

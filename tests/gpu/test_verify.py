@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import log
 
 import pytest
+from on_gpu import has_gpu
 from paths import DATA
 
 from iosim.core.problem import DENSE, Attention, skips_tiles
@@ -533,9 +534,7 @@ def test_predictions_are_the_hand_formulas(name):
 
 @pytest.mark.gpu
 def test_on_a_gpu(ask):
-    from iosim.gpu import device
-
-    if not device.has_gpu():
+    if not has_gpu():
         pytest.skip("no GPU, or no CuPy, is here")
     answer = ask("verify", "--N", 500, "--d", 64, "--heads", 2, "--tiles", "64x64", "--no-counters")
     assert answer["ok"] and all(row["device_words"] == row["words"] for row in answer["rows"])

@@ -19,9 +19,9 @@ LARGE = (*HEAD, "--M", "1KB:129KB:+1KB", *SMALLEST)  # some parts, even where ch
 LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")
 
 
-def run(*args, **settings):
+def run(*args, program=("-m", "iosim"), **settings):
     """A process that runs a command line."""
-    line = [sys.executable, "-m", "iosim", *map(str, args)]
+    line = [sys.executable, *program, *map(str, args)]
     return subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
 
 

@@ -196,11 +196,19 @@ def invoked(*args):
         sys.argv = before
 
 
-@cache
 def run(command, line, form):
-    result = invoked(*command.split(), *shlex.split(line), form)
+    return told(command, line, form)[0]
+
+
+@cache
+def told(command, line, form):
+    """(what a command line writes, the tables that it makes of its answer)."""
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "table_of", lambda parts, own=writing.table_of: seen.append(own(parts)) or seen[0])
+        result = invoked(*command.split(), *shlex.split(line), form)
     assert result.exit_code in (0, 1) and result.stdout, (command, line, result.output)
-    return result.stdout
+    return result.stdout, seen
 
 
 @cache
@@ -211,11 +219,7 @@ def types(command, line):
     if command == "sweep":
         what = re.search(r"--what (\w+)", line)
         return types_of_rows(what[1]) if what else types_of_count()
-    seen = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "table_of", lambda parts, own=writing.table_of: seen.append(own(parts)) or seen[0])
-        invoked(*command.split(), *shlex.split(line), "--csv")
-    return seen[0].types()
+    return told(command, line, "--csv")[1][0].types()
 
 
 @cache
@@ -426,13 +430,22 @@ def test_the_page_is_of_today():
 
 
 @pytest.mark.needs("jsonschema")
+def test_the_page_is_a_schema(page):
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    Draft202012Validator.check_schema(page)
+    with pytest.raises(SchemaError):
+        Draft202012Validator.check_schema({**page, "type": "none"})
+
+
+@pytest.mark.needs("jsonschema")
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_answers_have_the_shape_that_the_page_says(command, page):
     from jsonschema import Draft202012Validator
 
     if lacks(command):
         pytest.skip(f"{NEEDS[command]} is not installed")
-    Draft202012Validator.check_schema(page)
     forms = (f"#/$defs/{name_of(command)}.{form}" for form in ("json", "csv"))
     of_json, of_csv = (Draft202012Validator({**page, "$ref": form}) for form in forms)
     for line in [*EXAMPLES[command][:1], *OTHERS[command]]:

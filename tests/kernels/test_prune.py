@@ -95,7 +95,7 @@ def test_a_smaller_gpu_drops_more(cache, capsys):
 
 
 def test_spilled_registers_are_dropped_if_asked(cache, capsys):
-    few = (tiles(128, 128), 1, 2)
+    few = (tiles(64, 128), 1, 2)
     assert pruned(tuner(iosim.prune("h100"), CONFIGS[1], few)) == [CONFIGS[1], few]
     assert pruned(tuner(iosim.prune("h100", spills=False), CONFIGS[1], few)) == [CONFIGS[1]]
     assert "1 of 2 configurations dropped for H100 (1 by spilled registers)" in capsys.readouterr().err

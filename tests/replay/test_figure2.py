@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import nvrtc
 import pytest
+from on_gpu import has_gpu
 from paths import ROOT, VALIDATION
 
 from iosim import tables
@@ -203,7 +204,7 @@ def test_what_fails_is_said(tmp_path, monkeypatch, pretended):
     assert text.count("Failed: flash2 ") == 11 and "Failed: flash1" not in text
 
 
-@pytest.mark.skipif(device.has_gpu(), reason="there is a GPU")
+@pytest.mark.skipif(has_gpu(), reason="there is a GPU")
 def test_without_a_gpu_it_is_missing(tmp_path, monkeypatch):
     with pytest.raises(MissingError):
         run(tmp_path, monkeypatch)
