@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from gpu_here import has_gpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from on_gpu import has_gpu
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.cuda.machine import generate, known_steps, why_not

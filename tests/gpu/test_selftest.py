@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import on_cpu
 import pytest
-from on_gpu import has_gpu
+from gpu_here import has_gpu
 from paths import ROOT
 
 from iosim.gpu import device

@@ -4,8 +4,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from gpu_here import has_gpu
 from nvrtc import compiled, usage
-from on_gpu import has_gpu
 from paths import ROOT
 
 from iosim import Attention, Folded, Traffic

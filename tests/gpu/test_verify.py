@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import log
 
 import pytest
-from on_gpu import has_gpu
+from gpu_here import has_gpu
 from paths import DATA
 
 from iosim.core.problem import DENSE, Attention, skips_tiles

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import nvrtc
 import pytest
-from on_gpu import has_gpu
+from gpu_here import has_gpu
 from paths import ROOT, VALIDATION
 
 from iosim import tables
