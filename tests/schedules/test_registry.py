@@ -69,7 +69,15 @@ except SystemExit as done:
     loaded = fresh(code)
     found = {name for name in loaded if name.startswith("iosim.schedules.")}
     assert found == {f"iosim.schedules.{x}" for x in ("registry", "cache", "standard", "flash")}
-    late = {"locale", "numpy", "pandas", "rich", "iosim.steps.passes_and_linear", "iosim.counting.typing"}
+    late = {
+        "locale",
+        "numpy",
+        "pandas",
+        "rich",
+        "iosim.steps.passes_and_linear",
+        "iosim.counting.typing",
+        "iosim.masks.atoms",
+    }
     assert not late & {*loaded}
 
 
