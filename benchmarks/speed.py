@@ -14,6 +14,7 @@ import numpy as np
 import pandas  # noqa: F401  # not in the time of the first sweep
 
 from iosim import Attention, Folded, Machine, Numeric, Tiling, Trace, Traffic
+from iosim.core.arrays import keep_freed_memory
 from iosim.core.loop_paths import run_together
 from iosim.core.row_blocks import RowBlocks
 from iosim.counting import sweep
@@ -93,6 +94,7 @@ def closed_form(N, d, rows):
 
 
 def arrays(clock, points):
+    keep_freed_memory()  # as a sweep does
     rng = np.random.default_rng(0)
     N, d, rows_q, rows_k = (rng.integers(1, high, points) for high in (10**5, 256, 512, 512))
     tiling = Tiling(rows_q, rows_k)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, TypeVar, c
 
 import numpy as np
 
+from ..core.arrays import keep_freed_memory
 from ..core.options import find_option
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling, paper_tiles, rule_name
@@ -88,6 +89,7 @@ class Chunks:
     """
 
     def __init__(self, plan: Sweep):
+        keep_freed_memory()
         self.plan, self.shown = plan, plan.shown
         self.runs = [plan.runs(mask) for mask in plan.masks]
         axes = {name: values for name, values in plan.sizes.items() if values is not None}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.arrays import last_true
+from ..core.arrays import keep_freed_memory, last_true
 from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.count import measure
@@ -212,6 +212,7 @@ def outer_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterator[T
     """
     import numpy as np
 
+    keep_freed_memory()
     length = p.N if schedule.outer == "queries" else p.Nk
     if not mask_matters(schedule, p):
         yield arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)
