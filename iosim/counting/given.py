@@ -181,4 +181,4 @@ def memory(M: Size, hardware: str | None = None) -> Size:
         raise InputError("--M", "--hardware as well", "one of --M, --hardware")
     from ..hardware import load
 
-    return str(load(hardware).shared_memory_per_block_bytes)
+    return str(load(hardware).sram_bytes)
