@@ -27,7 +27,8 @@ class Kind(NamedTuple):
     """The kind of value of an option.
 
     `between` separates the values of an axis. `ranges` says whether start:stop:step stands for several values, and
-    `listed` whether every command takes a list of values. `type` is that of a column, as JSON Schema names it.
+    `listed` whether every command takes a list of values. `type` is that of a column, as JSON Schema names it. `help`
+    makes a help from what is loaded only for it.
     """
 
     read: Reader
@@ -35,6 +36,7 @@ class Kind(NamedTuple):
     between: str = ","
     ranges: bool = False
     listed: bool = False
+    help: Callable[[], str] | None = None
 
     def parts(self, text: str) -> list[str]:
         """The values of a text if every command takes lists; else the text alone."""

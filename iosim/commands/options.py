@@ -56,6 +56,13 @@ def read_mask(value: str | int, option: str) -> object:
     return parse_mask(str(value))
 
 
+def mask_help() -> str:
+    from ..masks.atoms import ROWS
+
+    atoms = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
+    return f"{atoms}; &, |, ~ combine them. 2b is 2 tiles. py: runs the file."
+
+
 def read_rule(value: str | int, option: str) -> object:
     from ..core.tiling import read_tiles
 
@@ -82,7 +89,7 @@ def read_sizes(value: str | int, option: str) -> object:
     return parse_axis(text, option, lambda part: SIZE.number(part, option))
 
 
-MASK_KIND, TILES = Kind(read_mask, between=";"), Kind(read_rule)
+MASK_KIND, TILES = Kind(read_mask, between=";", help=mask_help), Kind(read_rule)
 SIZES_OR_RANGE = Kind(read_sizes, "integer")
 SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
 ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
@@ -111,15 +118,8 @@ class Option(click.Option):
         """The name that messages use."""
         return max(self.opts, key=len)
 
-
-class MaskOption(Option):
-    """--mask. Its help lists the atoms, whose file is imported only where the help is shown."""
-
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        from ..masks.atoms import ROWS
-
-        atoms = ", ".join(row.syntax for row in ROWS).replace("dense", "dense (default)")
-        self.help = f"{atoms}; &, |, ~ combine them. 2b is 2 tiles. py: runs the file."
+        self.help = self.kind.help() if self.kind.help else self.help
         return super().get_help_record(ctx)
 
 
@@ -143,13 +143,11 @@ def one_value(ctx: click.Context, option: click.Parameter, values: Sequence[str]
     return option.kind.between.join(found) if found else None
 
 
-def with_value(
-    names: Sequence[str], text: str, default: str | None = None, of: type[Option] = Option, **settings: Unpack[Settings]
-) -> Option:
+def with_value(names: Sequence[str], text: str, default: str | None = None, **settings: Unpack[Settings]) -> Option:
     """An option with a value; `text` is its help, which shows the default if there is one."""
     shown = default is not None
     values = (default,) if shown else None
-    return of(names, help=text, multiple=True, default=values, show_default=shown, callback=one_value, **settings)
+    return Option(names, help=text, multiple=True, default=values, show_default=shown, callback=one_value, **settings)
 
 
 def row_option(row: Row) -> Option:
@@ -157,8 +155,8 @@ def row_option(row: Row) -> Option:
     names = [row.flag, row.name]
     if row.kind is FLAG:
         return Option(names, heading=row.heading, kind=FLAG, is_flag=True, help=row.help)
-    kind, of = (MASK_KIND, MaskOption) if row.kind is MASK else (row.kind, Option)
-    return with_value(names, row.help, of=of, metavar=row.metavar, heading=row.heading, kind=kind, also=row.also)
+    kind = MASK_KIND if row.kind is MASK else row.kind
+    return with_value(names, row.help, metavar=row.metavar, heading=row.heading, kind=kind, also=row.also)
 
 
 # ---------------------------------------------------------------- options as decorators of a command's function

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from .typing import Size, Test
 
 
-MOST_KEPT_BYTES = 31 * 2**20  # the largest array whose end teaches glibc (mallopt(3), M_MMAP_THRESHOLD)
+MOST_KEPT_BYTES = 31 * 2**20  # glibc heeds no array of 32 MiB or more (mallopt(3), M_MMAP_THRESHOLD)
 
 
 @cache
 def keep_freed_memory() -> None:
     """Let this process keep the memory of freed arrays for the next ones: up to 62 MiB.
 
-    glibc gives such memory back to the system at once, until a large array was freed. Then every step of a walk over
-    arrays waits for page faults: a causal sweep takes 1.5 times as long.
+    glibc gives the memory of an array back to the system, unless a larger array was freed before. Every step of a walk
+    over arrays would then wait for page faults. So a large array is made here, and freed at once.
     """
     import numpy as np
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from itertools import islice
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple, overload
 
@@ -49,7 +48,8 @@ FA1 = "Dao et al. 2022 (arXiv 2205.14135)"
 
 
 class Bound(NamedTuple):
-    """A statement about the least traffic of a problem. `reads` and what follows are those of a floor of a class."""
+    """A statement about the least traffic of a problem. Only a floor that is proven for a class of algorithms has
+    `reads` and the fields after it."""
 
     name: str
     """The name that lists show."""
@@ -64,7 +64,7 @@ class Bound(NamedTuple):
     valid: bool | None
     """Whether the condition holds for this problem and M; None without M."""
     reads: int | None = None
-    """The words, of `words`, that are read at least."""
+    """The least number of words that are read, a part of `words`."""
     form: str | None = None
     """The form of the floor that binds; it, `T` and `lam` are those of `Floor` (counting/floors.py)."""
     T: int | None = None
@@ -76,10 +76,10 @@ class Bound(NamedTuple):
 
 
 def as_row(bound: Bound) -> Row:
-    """The keys of a bound's JSON. Those of a floor of a class are there only for such a floor."""
-    names = {"lam": "lambda", "of_class": "class"}
-    row = {names.get(name, name): value for name, value in bound._asdict().items()}
-    return row if bound.of_class else dict(islice(row.items(), Bound._fields.index("reads")))
+    """The keys of a bound's JSON: those of every bound, and for the floor of a class also its own."""
+    names, every = {"lam": "lambda", "of_class": "class"}, {column.name for column in BOUND}
+    values = bound._asdict().items()
+    return {names.get(name, name): value for name, value in values if bound.of_class or name in every}
 
 
 def words_text(row: Row) -> object:

@@ -17,7 +17,7 @@ from iosim.errors import CheckError, InputError, MissingError
 from iosim.sweeps.executors import results
 from iosim.sweeps.parts import Job, Work
 
-pytestmark = [pytest.mark.needs("distributed"), pytest.mark.early]  # its processes are waited for
+pytestmark = [pytest.mark.needs("distributed"), pytest.mark.early]  # its tests wait for processes
 
 
 @pytest.fixture
