@@ -213,15 +213,14 @@ for part in range(EIGHTHS):
 @pytest.mark.long
 @pytest.mark.early
 class TestAtTheEdgeOfTheL2:
-    """Shapes whose DRAM bytes depend on the addresses of the arrays, as the model says. Their traces are larger than
-    those of the tests above."""
+    """Shapes whose DRAM bytes depend on the addresses of the arrays, as the model says; traces of any size."""
 
     @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
     def test_predictions_are_those_that_were_written_down(self, folder):
         rows = zip(own(folder), read_csv(folder / "rows.csv"), strict=True)
         edge = [(e, row) for e, row in rows if row["dram_at_the_edge"] == "True"]
         assert edge
-        assert_predictions_are_those_of_today([(e, row) for e, row in edge if trace_size(e) > SMALL_TRACE], folder)
+        assert_predictions_are_those_of_today(edge, folder)
 
 
 @needs_measurements
