@@ -7,7 +7,7 @@ import sys
 import time
 from contextlib import contextmanager
 
-from dask_forks import forked
+from forks import Forked
 from paths import ROOT
 
 HEAD = ("sweep", "--N", "64:1024:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--mask", "dense;causal")
@@ -55,7 +55,7 @@ def ended(*processes):
 
 def dask(command, *args, cwd=ROOT, env=os.environ):
     """A process that runs a command line of Dask."""
-    return forked(command, (*args, "--no-dashboard"), cwd, env)
+    return Forked("dask", (command, *args, "--no-dashboard"), cwd, env)
 
 
 @contextmanager
