@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..core.typing import Arrays, Attention, Block, Bools, Machine, Size, Tile, Tiling, Words
+    from .registry import FamilyFields
 
 TOP_K = Option(
     "top_k",
@@ -205,6 +206,13 @@ def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     return oracle.selected_output(hbm, p, p[KEY_BLOCK])
 
 
+CHOSEN: FamilyFields = {
+    "tensors": CHOICES,
+    "family": "selected",
+    "example": example,
+    "answer": answer,
+    "about": whole_blocks,
+}
 register(
     Schedule(
         "selected",
@@ -216,13 +224,9 @@ register(
         exact_traffic=selected_traffic,
         footprint=selected_room,
         scales=True,
-        tensors=CHOICES,
-        family="selected",
-        example=example,
-        answer=answer,
         options=("lse", TOP_K, KEY_BLOCK),
-        about=whole_blocks,
         known_as="nsa, dsa, moba, native-sparse-attention, deepseek-sparse-attention, sparse-mla, top-k, quest",
+        **CHOSEN,
     )
 )
 register(
@@ -238,12 +242,8 @@ register(
         exact_traffic=keys_outside_traffic,
         footprint=keys_outside_room,
         scales=True,
-        tensors=CHOICES,
-        family="selected",
-        example=example,
-        answer=answer,
         options=("lse", TOP_K, KEY_BLOCK),
-        about=whole_blocks,
         known_as="fsa, flash-sparse-attention, moba",
+        **CHOSEN,
     )
 )
