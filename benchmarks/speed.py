@@ -11,7 +11,6 @@ import time
 from functools import partial
 
 import numpy as np
-import pandas  # noqa: F401  # not in the time of the first sweep
 
 from iosim import Attention, Folded, Machine, Numeric, Tiling, Trace, Traffic
 from iosim.core.arrays import keep_freed_memory
@@ -137,7 +136,7 @@ def json_by_json(frame):
 def sweeps(clock, most):
     axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
     plan = build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
-    frames = list(sweep.chunks(plan))
+    frames = [rows.to_frame() for rows in sweep.chunks(plan)]
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
     counted = clock(lambda: list(sweep.chunks(plan)), 3)
     for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):

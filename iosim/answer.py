@@ -174,10 +174,10 @@ class Answer:
 
     def to_frame(self) -> pd.DataFrame:
         """The rows of the command's CSV as a DataFrame of pandas. Whole numbers stay whole beside empty cells."""
-        import pandas as pd
+        from .cells import Cells, Chunk
 
         rows = self.to_rows()
-        return pd.DataFrame({name: pandas_cells([row[name] for row in rows]) for name in (rows[0] if rows else ())})
+        return Chunk({name: Cells.of([row[name] for row in rows]) for name in (rows[0] if rows else ())}).to_frame()
 
     def __str__(self) -> str:
         return "\n".join([plain(self.pieces()), *(f"note: {note}" for note in self.notes)])
@@ -274,19 +274,6 @@ def type_of(value: object) -> Type:
     """The type of a column that has this value."""
     known: dict[type, Type] = {bool: "boolean", int: "integer", float: "number"}
     return next((kind for python_type, kind in known.items() if isinstance(value, python_type)), "string")
-
-
-def pandas_cells(values: list[object]) -> object:
-    """The cells of a column for pandas. Where cells are empty, integers are Int64 and booleans are boolean."""
-    import pandas as pd
-
-    known = [value for value in values if value is not None]
-    if len(known) in (0, len(values)):
-        return values
-    if all(isinstance(value, bool) for value in known):
-        return pd.array(values, dtype="boolean")
-    whole = all(isinstance(value, int) and abs(value) < 2**63 for value in known)
-    return pd.array(values, dtype="Int64") if whole else values
 
 
 # ---------------------------------------------------------------- a notebook

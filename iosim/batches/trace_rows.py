@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, Type
+from ..cells import Cells, Chunk
 from ..schedules.decode import SPLITS
 from ..sweeps.identity import NO_INPUTS
 from .asked import Batch
@@ -27,8 +28,6 @@ from .trace import Policy, Steps, replayed
 from .ways import BY_NAME, no_levels
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..core.typing import Size, Tiling
     from ..schedules import Schedule
     from .shapes import Whole
@@ -158,7 +157,7 @@ def words_bytes(batch: Batch) -> tuple[int, int]:
 
 
 class StepRows:
-    """The rows of a replay as numbered DataFrames, for the files of sweeps."""
+    """The rows of a replay in numbered chunks, for the files of sweeps."""
 
     unit = "steps"
     int64 = True
@@ -179,12 +178,9 @@ class StepRows:
     def __len__(self) -> int:
         return -(-len(self.traced.steps.starts) // CHUNK_STEPS)
 
-    def __getitem__(self, number: int) -> pd.DataFrame:
-        """The rows of a chunk."""
-        import pandas as pd
-
+    def __getitem__(self, number: int) -> Chunk:
         part = slice(number * CHUNK_STEPS, (number + 1) * CHUNK_STEPS)
-        return pd.DataFrame({name: values[part] for name, values in self.traced.columns.items()})
+        return Chunk({name: Cells.full(values[part]) for name, values in self.traced.columns.items()})
 
     def rows_of_part(self, asked: int = 0) -> int:
         """The rows of a part, rounded to whole chunks."""

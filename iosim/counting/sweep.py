@@ -1,6 +1,6 @@
 """Counts of a sweep: tidy rows from one folded walk over arrays for each schedule and chunk of grid points.
 
-Imports NumPy; pandas is imported for tables.
+Imports NumPy.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NotRequired, TypedDict, TypeVar, c
 
 import numpy as np
 
+from ..cells import Cells, Chunk, are_none
 from ..core.arrays import keep_freed_memory
 from ..core.options import find_option
 from ..core.problem import DENSE, Attention, narrowed
@@ -28,16 +29,13 @@ from .result import RESULT, Result, more_sizes
 from .sweep_axes import NUMBERS, Runs, Sweep
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from ..answer import Type
+    from ..cells import Floats, Whole
     from ..core.typing import Mask, Rule, Size, Test
     from .typing import Counted
 
-    Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
     Labels = NDArray[np.str_]
 
 T = TypeVar("T")
@@ -62,13 +60,13 @@ class Sizes(TypedDict):
     dv: NotRequired[Size]
 
 
-def chunks(plan: Sweep) -> Iterator[pd.DataFrame]:
-    """The rows of a sweep as DataFrames, in grid order."""
+def chunks(plan: Sweep) -> Iterator[Chunk]:
+    """The rows of a sweep in chunks, in grid order."""
     return iter(Chunks(plan))
 
 
 class Question(NamedTuple):
-    """The problems of a chunk in arrays, with what is counted of them: the arguments of `frame`."""
+    """The problems of a chunk in arrays, with what is counted of them: the arguments of `rows_of`."""
 
     problem: Attention[Size]
     M_bytes: Whole | None
@@ -81,7 +79,7 @@ class Question(NamedTuple):
 
 
 class Chunks:
-    """The rows of a sweep as numbered DataFrames, of about CHUNK_ROWS rows at most.
+    """The rows of a sweep in numbered chunks, of about CHUNK_ROWS rows at most.
 
     They are in grid order: schedules and tile rules run fastest, then the sizes (the last axis, which is that of M,
     first), then masks, types, options and tile multiples. The grid is never listed, so any chunk of 10^9
@@ -126,19 +124,18 @@ class Chunks:
         slow = SLOW_POINTS in self.points
         return max(self.most_rows, asked or (SLOW_PART_ROWS if slow else PART_ROWS))
 
-    def __iter__(self) -> Iterator[pd.DataFrame]:
+    def __iter__(self) -> Iterator[Chunk]:
         return map(self.__getitem__, range(len(self)))
 
-    def __getitem__(self, number: int) -> pd.DataFrame:
-        """The rows of a chunk."""
-        return frame(*self.question(number))
+    def __getitem__(self, number: int) -> Chunk:
+        return rows_of(*self.question(number))
 
-    def with_problems(self, number: int) -> pd.DataFrame:
-        """The rows of a chunk, and a column `problem` with the `Attention` that each of them counts."""
+    def with_problems(self, number: int) -> tuple[Chunk, list[Attention]]:
+        """(a chunk, the problem that each of its rows counts)."""
         question = self.question(number)
-        rows, problem = frame(*question), question.problem
-        points = len(rows) // len(question.runs)
-        return rows.assign(problem=[point for point in problems_of(problem, points) for _ in question.runs])
+        rows = rows_of(*question)
+        points = problems_of(question.problem, len(rows) // len(question.runs))
+        return rows, [point for point in points for _ in question.runs]
 
     def question(self, number: int) -> Question:
         """The problems of a chunk, with what is counted of them."""
@@ -193,25 +190,25 @@ def axis_array(values: list[int]) -> Whole:
     return np.array(values, dtype=np.int64 if max(values) < 2**62 else object)
 
 
-def frame(
+def rows_of(
     problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, names: Sequence[str],
     chips: Labels | None = None,
-) -> pd.DataFrame:  # fmt: skip
-    """One chunk as a DataFrame: integers stay integers, and unknown cells stay empty. `chips` are names of presets."""
-    import pandas as pd
-
+) -> Chunk:  # fmt: skip
+    """The rows of one chunk: integers stay integers, and unknown cells stay empty. `chips` are names of presets."""
     length = len(np.atleast_1d(problem.N))
     results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names)
     base = {name: getattr(problem, name) for name in names if find_option(name)}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple, "hardware": chips}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
-    data = {}
+    types, columns = types_of_count(), {}
     for name in names:
         if name in base:
-            data[name] = constant_column(base[name], length, len(runs))
+            columns[name] = constant_column(base[name], length, len(runs))
+        elif name in ("schedule", "tiling"):
+            columns[name] = labels_column([str(r[name]) for r in results], length)
         else:
-            data[name] = interleave([cell(r, name) for r in results], length, name)
-    return pd.DataFrame(data)
+            columns[name] = interleave([cell(r, name) for r in results], length, types[name])
+    return Chunk(columns)
 
 
 def cell(values: CellValues, name: str) -> object:
@@ -224,59 +221,52 @@ def cell(values: CellValues, name: str) -> object:
 OF_RESULTS = {column.name: column for column in RESULT if column.of is not None}
 
 
-def constant_column(value: object, length: int, runs: int) -> pd.Series:
+def constant_column(value: object, length: int, runs: int) -> Cells:
     """A column that is the same for all runs of a grid point; None is an empty cell."""
-    import pandas as pd
-
     if isinstance(value, str):
-        return pd.Categorical.from_codes(np.zeros(length * runs, np.int8), [value])
+        return Cells.full(np.zeros(length * runs, np.int8), (value,))
     if value is None:
-        return pd.array([None] * (length * runs), dtype="Int64")
-    return np.repeat(np.broadcast_to(np.asarray(value), (length,)), runs)
+        return with_gaps(None, length * runs)
+    return Cells.full(np.repeat(np.broadcast_to(np.asarray(value), (length,)), runs))
 
 
-def interleave(parts: list[object], length: int, name: str) -> pd.Series:
+def labels_column(texts: list[str], length: int) -> Cells:
+    """A column of a text for each run, which are the same at all grid points."""
+    labels = tuple(dict.fromkeys(texts))
+    return Cells.full(np.tile(np.array([labels.index(text) for text in texts], np.int8), length), labels)
+
+
+def interleave(parts: list[object], length: int, kind: Type) -> Cells:
     """A column of all runs, one after the other for each grid point; None is an empty cell."""
-    import pandas as pd
-
-    if name in ("more_tiles", "limit"):
-        return np.stack([np.broadcast_to(np.asarray(x, object), (length,)) for x in parts], axis=1).ravel()
-    if name in ("schedule", "tiling"):
-        labels = list(dict.fromkeys(parts))
-        codes = np.array([labels.index(x) for x in parts], np.int8)
-        return pd.Categorical.from_codes(np.tile(codes, length), labels)
+    if kind == "string":
+        texts = np.stack([np.broadcast_to(np.asarray(x, object), (length,)) for x in parts], axis=1).ravel()
+        return Cells(texts, are_none(texts))
     filled = [with_gaps(x, length) for x in parts]
     merged = np.stack([part.values for part in filled], axis=1).ravel()
     absent = np.stack([part.absent for part in filled], axis=1).ravel()
-    if name.startswith("ratio"):
-        return np.where(absent, np.nan, merged).astype(float, copy=False)
-    if merged.dtype != object and not absent.any():
-        return merged
-    if name == "fits":
-        return pd.arrays.BooleanArray(merged.astype(bool), absent)
-    if merged.dtype != object or max(merged, default=0) < 2**63:
-        return pd.arrays.IntegerArray(merged.astype(np.int64, copy=False), absent)
-    return np.where(absent, np.array(None, object), merged)
+    if kind == "number":
+        merged = np.where(absent, np.nan, merged).astype(float, copy=False)
+        return Cells(merged, np.isnan(merged))
+    if kind == "boolean":
+        merged = merged.astype(bool, copy=False)
+    elif merged.dtype == object and max(cast("Whole", merged), default=0) < 2**63:
+        merged = merged.astype(np.int64)
+    elif merged.dtype == object:
+        merged = np.where(absent, np.array(None, object), merged)
+    return Cells(merged, absent)
 
 
-class Gaps(NamedTuple):
-    """Cells of any type of which some are empty: their values, with anything in the empty ones, and which are empty."""
-
-    values: Whole
-    absent: Flags
-
-
-def with_gaps(cells: object, length: int) -> Gaps:
-    """Cells of a column, one for each grid point. None is an empty cell."""
-    if isinstance(cells, Gaps):
-        return Gaps(np.broadcast_to(cells.values, (length,)), np.broadcast_to(cells.absent, (length,)))
+def with_gaps(cells: object, length: int) -> Cells:
+    """Cells of a column, one for each grid point, with anything in the empty ones. None is an empty cell."""
+    if isinstance(cells, Cells):
+        return Cells(np.broadcast_to(cells.values, (length,)), np.broadcast_to(cells.absent, (length,)))
     if cells is None:
-        return Gaps(np.zeros(length, np.int64), np.ones(length, bool))
+        return Cells(np.zeros(length, np.int64), np.ones(length, bool))
     values = np.broadcast_to(np.asarray(cells), (length,))
     if values.dtype != object:
-        return Gaps(values, np.broadcast_to(np.False_, (length,)))
-    absent = np.array([x is None for x in values], bool)
-    return Gaps(np.where(absent, 0, values), absent)
+        return Cells.full(values)
+    absent = are_none(values)
+    return Cells(np.where(absent, 0, values), absent)
 
 
 def run_all(
@@ -406,7 +396,7 @@ def cells_of(
     if np.any(nothing):
         gone = np.asarray(nothing, bool)
         limit = np.where(gone, np.array(None, object), np.asarray(row["limit"], object))
-        row = {name: v if v is None else Gaps(np.asarray(v), gone) for name, v in row.items()}
+        row = {name: v if v is None else Cells(np.asarray(v), gone) for name, v in row.items()}
         row |= {"fits": np.asarray(fits, bool) & ~gone, "limit": limit}
     more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
     label = rule_name(rule)

@@ -207,7 +207,8 @@ def traffic_chart(
 
     x, plan = sweep_of(values, schedules, tiles, multiple, around)
     made = Chunks(plan)
-    rows = pd.concat([made.with_problems(number) for number in range(len(made))], ignore_index=True)
+    found = [made.with_problems(number) for number in range(len(made))]
+    rows = pd.concat([chunk.to_frame().assign(problem=problems) for chunk, problems in found], ignore_index=True)
     lines = from_rows(rows, x, "total", ("schedule",), asked=True).lines
     families = {find(name).family for name in rows["schedule"].unique()}
     if len(families) == 1:

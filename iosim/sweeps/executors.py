@@ -155,7 +155,7 @@ class Serial(Executor):
 # ---------------------------------------------------------------- processes of this machine
 
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # of local workers of Dask
-PRELOADED = ["distributed", "pandas"]  # not iosim, whose files each worker reads when it begins
+PRELOADED = ["distributed"]  # and NumPy with it; not iosim, whose files each worker reads when it begins
 OF_WORKERS = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25), "OMP_NUM_THREADS": "1"}
 """Variables of local workers of Dask, two of them for glibc. With its own settings it gives memory back after each
 array, and a sweep takes three times as long. A variable of the environment wins."""

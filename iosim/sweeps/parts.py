@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
@@ -21,12 +21,11 @@ from .questions import Asked
 from .row_text import CSV, JSON, Lines, Out, Rows, header, lines, write_lines, write_parquet
 
 if TYPE_CHECKING:
-    import pandas as pd
-
+    from ..cells import Chunk
     from ..counting.sweep_axes import Sweep
     from .folder import Share
 
-    Piece: TypeAlias = Lines | pd.DataFrame
+    Piece: TypeAlias = Lines | Chunk
 
 T = TypeVar("T", covariant=True)
 
@@ -195,15 +194,19 @@ class Job(Generic[T]):
             yield from self.task(self.work, part)
 
 
-def make_tables(work: Parts, part: int) -> Iterator[pd.DataFrame]:
+def make_chunks(work: Parts, part: int) -> Iterator[Chunk]:
     """The rows of a part, a chunk at a time."""
     return (work.chunks[k] for k in work.chunks_of(part))
 
 
+def make_lines(work: Parts, part: int) -> Iterator[Lines]:
+    """The rows of a part as lines, a chunk at a time."""
+    return (Lines(lines(rows, FORMS[work.kind]), len(rows)) for rows in make_chunks(work, part))
+
+
 def make_pieces(work: Parts, part: int) -> Iterator[Piece]:
-    """The chunks of a part as they go into a file: lines, or tables for Parquet."""
-    tables, form = make_tables(work, part), FORMS.get(work.kind)
-    return tables if form is None else (Lines(lines(rows, form), len(rows)) for rows in tables)
+    """The rows of a part as they go into a file: lines, or chunks for Parquet."""
+    return make_lines(work, part) if work.kind in FORMS else make_chunks(work, part)
 
 
 def write(work: Parts, out: Out, pieces: Iterable[Piece], advance: Callable[[int], object] = lambda steps: None) -> int:
@@ -218,9 +221,9 @@ def write(work: Parts, out: Out, pieces: Iterable[Piece], advance: Callable[[int
             advance(work.steps_of(len(piece), piece.chunks if isinstance(piece, Lines) else 1))
 
     if work.kind == "parquet":
-        write_parquet(work.chunks, out, counted())
+        write_parquet(work.chunks, out, cast("Iterator[Chunk]", counted()))
     else:
-        write_lines(header(work.chunks.shown) if work.kind == "csv" else b"", out, counted())
+        write_lines(header(work.chunks.shown) if work.kind == "csv" else b"", out, cast("Iterator[Lines]", counted()))
     return total
 
 
@@ -245,7 +248,7 @@ class PutLines:
     folder: str
 
     def __call__(self, work: Parts, part: int) -> Iterator[Lines]:
-        path, pieces = os.path.join(self.folder, part_name(part, work.kind)), make_pieces(work, part)
+        path, pieces = os.path.join(self.folder, part_name(part, work.kind)), make_lines(work, part)
         with written_whole(path) as temporary:
             rows = write_lines(b"", temporary, pieces)
         yield Lines(path, rows, len(work.chunks_of(part)))

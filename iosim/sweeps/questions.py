@@ -12,7 +12,8 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Never, cast
 
-from ..answer import Column, Columns, Row, Rows, Type, pandas_cells, types_of
+from ..answer import Column, Columns, Row, Rows, Type, types_of
+from ..cells import Cells, Chunk
 from ..core.tiling import Rule, tiles_text
 from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
@@ -21,8 +22,6 @@ from ..tables import finite
 from .own_options import COUNT, OWN
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ..counting.given import Fields
     from ..counting.sweep_axes import Sweep
 
@@ -196,7 +195,7 @@ def known_question(what: str) -> str:
 
 
 class Asked:
-    """The rows of a command at all points of a grid, as numbered tables of one point each.
+    """The rows of a command at all points of a grid, in numbered chunks of one point each.
 
     They are in the order of `Chunks`, with tiles fastest. `columns` are the columns asked for. By default they are
     those of the first points: one point for each mask, type, option, tiles, and own option that decides on columns.
@@ -235,14 +234,12 @@ class Asked:
     def at_row(self, row: int) -> int:
         return min(len(self), row)
 
-    def __getitem__(self, number: int) -> pd.DataFrame:
+    def __getitem__(self, number: int) -> Chunk:
         """The rows of a grid point."""
-        import pandas as pd
-
         rows = self.rows(number)
         if not self.plan.columns and (more := {name for row in rows for name in row} - {*self.shown}):
             raise InternalError(f"columns that the first points of a sweep lack: {', '.join(sorted(more))}")
-        return pd.DataFrame({name: pandas_cells([row.get(name) for row in rows]) for name in self.shown})
+        return Chunk({name: Cells.of([row.get(name) for row in rows]) for name in self.shown})
 
     def rows(self, number: int) -> list[Row]:
         """The rows of a grid point, with the columns of the point first."""

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..answer import Type
+    from ..cells import Cells, Chunk, Flags, Floats, Whole
 
-    Whole = NDArray[np.int64]
-    Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
-    Values = Whole | Flags | Floats | NDArray[np.object_]
     Quad = NDArray[np.uint32]  # four characters a row
 
 ROWS = 4096  # rows that are written together, so that their columns fit into a cache
@@ -74,25 +71,24 @@ def header(names: Sequence[str]) -> bytes:
     return (",".join(map(csv_text, names)) + "\n").encode()
 
 
-def lines(rows: pd.DataFrame, form: Form) -> bytes:
+def lines(rows: Chunk, form: Form) -> bytes:
     """The rows as lines of text, in UTF-8."""
     if form is CSV and len(rows.columns) == 1:  # a line without a value would be empty
         form = replace(form, none='""')
-    columns = {str(name): Column.of(rows[name]) for name in rows.columns}
-    parts = ({n: c.part(k) for n, c in columns.items()} for k in range(0, len(rows), ROWS))
+    parts = ({n: c[k : k + ROWS] for n, c in rows.columns.items()} for k in range(0, len(rows), ROWS))
     return b"".join(joined(list(quads_of_rows(part, form))) for part in parts)
 
 
-def quads_of_rows(columns: dict[str, Column], form: Form) -> Iterator[Quad]:
+def quads_of_rows(columns: dict[str, Cells], form: Form) -> Iterator[Quad]:
     """The lines as columns of four bytes. Text that is the same in all lines is one column."""
     shared, length = "", 0
-    for k, (name, column) in enumerate(columns.items()):
-        shared, length = shared + form.before(k, name), len(column.values)
-        if column.constant:
-            shared += column.texts(form, 1)[0]
+    for k, (name, cells) in enumerate(columns.items()):
+        shared, length = shared + form.before(k, name), len(cells.values)
+        if is_constant(cells):
+            shared += texts(cells[:1], form)[0]
         else:
             yield from quads_of_constant(shared, length)
-            yield from column.quads(form)
+            yield from quads_of(cells, form)
             shared = ""
     yield from quads_of_constant(shared + form.end, length)
 
@@ -104,67 +100,46 @@ def quads_of_constant(text: str, length: int) -> Iterator[Quad]:
         yield np.broadcast_to(quad(whole[k : k + 4]), (length,))
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: its values, and which are missing. With `labels` the values are indices into them."""
+def is_constant(cells: Cells) -> bool:
+    """Whether all cells have the same value, or none has any."""
+    values, absent = cells.values, cells.absent
+    if absent[0] or values.dtype == object:
+        return bool(absent.all())
+    return bool((values == values[0]).all() and not absent.any())
 
-    values: Values
-    absent: Flags
-    labels: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, column: pd.Series) -> Column:
-        """The Column of a pandas column."""
-        import pandas as pd
+def texts(cells: Cells, form: Form) -> list[str]:
+    """The text of each cell, made one by one."""
+    return [text_of(cell, form) for cell in cells.to_list()]
 
-        absent = column.isna().to_numpy()
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            return cls(column.cat.codes.to_numpy(), absent, tuple(map(str, column.cat.categories)))
-        kind = {"Int64": "int64", "boolean": "bool"}.get(str(column.dtype))
-        if kind is not None:
-            return cls(column.to_numpy(kind, na_value=0), absent)
-        return cls(column.to_numpy(), absent)
 
-    def part(self, start: int) -> Column:
-        """The ROWS rows of the column from `start` on."""
-        return replace(self, values=self.values[start : start + ROWS], absent=self.absent[start : start + ROWS])
+def text_of(cell: object, form: Form) -> str:
+    """The text of a cell."""
+    if isinstance(cell, bool):
+        return form.truths[cell]
+    return form.none if cell is None else form.text(cell) if isinstance(cell, str) else repr(cell)
 
-    @property
-    def constant(self) -> bool:
-        """Whether all rows have the same value, or none has any."""
-        if self.absent[0] or self.values.dtype == object:
-            return bool(self.absent.all())
-        return bool((self.values == self.values[0]).all() and not self.absent.any())
 
-    def texts(self, form: Form, first: int | None = None) -> list[str]:
-        """The texts of all cells, or of the `first` ones, made one by one."""
-        values = cast("list[object]", self.values[:first].tolist())
-        if self.labels:
-            values = [self.labels[int(str(k))] for k in values]
-        cells = [
-            form.truths[x] if isinstance(x, bool) else form.text(x) if isinstance(x, str) else repr(x) for x in values
-        ]
-        return [form.none if none else cell for cell, none in zip(cells, self.absent[:first].tolist(), strict=True)]
+def quads_of(cells: Cells, form: Form) -> list[Quad]:
+    """The cells as columns of four bytes."""
+    values, kind = cells.values, cells.values.dtype.kind
+    if cells.labels or kind == "b":
+        names = [form.text(label) for label in cells.labels] or form.truths
+        labels = quads_of_texts(name.encode() for name in names)
+        quads = [label.take(values.astype(np.intp), mode="clip") for label in labels]
+    elif kind == "i" and values.min() >= 0:
+        quads = quads_of_integers(cast("Whole", values))
+    elif kind == "f":
+        quads = quads_of_floats(cast("Floats", values))
+    else:
+        return quads_of_texts(text.encode() for text in texts(cells, form))
+    return with_none(quads, cells.absent, form) if cells.absent.any() else quads
 
-    def quads(self, form: Form) -> list[Quad]:
-        """The cells as columns of four bytes."""
-        kind = self.values.dtype.kind
-        if self.labels or kind == "b":
-            names = [form.text(label) for label in self.labels] or form.truths
-            labels = quads_of_texts(name.encode() for name in names)
-            quads = [label.take(self.values.astype(np.intp), mode="clip") for label in labels]
-        elif kind == "i" and self.values.min() >= 0:
-            quads = quads_of_integers(cast("Whole", self.values))
-        elif kind == "f":
-            quads = quads_of_floats(cast("Floats", self.values))
-        else:
-            return quads_of_texts(text.encode() for text in self.texts(form))
-        return self.with_none(quads, form) if self.absent.any() else quads
 
-    def with_none(self, quads: list[Quad], form: Form) -> list[Quad]:
-        """The columns, with the text for no value in rows without one. It has at most four bytes."""
-        none = [quad(form.none.encode()), *[quad(b"")] * len(quads)]
-        return [np.where(self.absent, blank, column) for blank, column in zip(none, quads, strict=False)]
+def with_none(quads: list[Quad], absent: Flags, form: Form) -> list[Quad]:
+    """The columns, with the text for no value in rows without one. It has at most four bytes."""
+    none = [quad(form.none.encode()), *[quad(b"")] * len(quads)]
+    return [np.where(absent, blank, column) for blank, column in zip(none, quads, strict=False)]
 
 
 # ---------------------------------------------------------------- numbers as columns of four bytes
@@ -372,8 +347,8 @@ def write_lines(header: bytes, out: Out, pieces: Iterable[Lines]) -> int:
 
 
 class Rows(Protocol):
-    """Rows in chunks, each a DataFrame: the columns that are `shown`, the types of all that there may be, and whether
-    int64 holds all counts."""
+    """Rows in chunks: the columns that are `shown`, the types of all that there may be, and whether int64 holds all
+    counts."""
 
     @property
     def shown(self) -> Sequence[str]: ...
@@ -386,11 +361,11 @@ class Rows(Protocol):
 
     def rows_of_part(self, asked: int = 0) -> int: ...
 
-    def __getitem__(self, number: int, /) -> pd.DataFrame: ...
+    def __getitem__(self, number: int, /) -> Chunk: ...
 
 
-def write_parquet(grid: Rows, out: Out, tables: Iterable[pd.DataFrame]) -> None:
-    """Write tables of a grid as Parquet, a group of rows at a time. It needs pyarrow."""
+def write_parquet(grid: Rows, out: Out, chunks: Iterable[Chunk]) -> None:
+    """Write chunks of a grid as Parquet, a group of rows at a time. It needs pyarrow."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -401,7 +376,7 @@ def write_parquet(grid: Rows, out: Out, tables: Iterable[pd.DataFrame]) -> None:
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])
     dtypes = {name: dtype for name, (_, dtype) in columns.items()}
     writer = None
-    for rows in groups_of_rows(tables, grid.rows_of_part()):
+    for rows in groups_of_rows(chunks, grid.rows_of_part()):
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
         except pa.ArrowInvalid:
@@ -414,18 +389,18 @@ def write_parquet(grid: Rows, out: Out, tables: Iterable[pd.DataFrame]) -> None:
         writer.close()
 
 
-def groups_of_rows(tables: Iterable[pd.DataFrame], most: int) -> Iterator[pd.DataFrame]:
+def groups_of_rows(chunks: Iterable[Chunk], most: int) -> Iterator[pd.DataFrame]:
     """The rows in tables of about `most` rows. A chunk that begins at or after the next multiple of `most` starts a
     new table. So the gathered parts of a sweep have the same groups as a sweep to one file."""
     import pandas as pd
 
     group: list[pd.DataFrame] = []
     first, end = 0, most
-    for rows in tables:
+    for rows in chunks:
         if first >= end:
             yield pd.concat(group, ignore_index=True)
             group, end = [], first - first % most + most
-        group.append(rows)
+        group.append(rows.to_frame())
         first += len(rows)
     if group:
         yield pd.concat(group, ignore_index=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
-from ..answer import pandas_cells
+from ..cells import Cells, Chunk
 from ..counting.names import check_names, takes_causal
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
@@ -16,7 +16,7 @@ from .executors import Executor, Processes, Serial, begin_fork_server, results
 from .folder import WHOLE, About, Share, opened
 from .identity import inputs_of
 from .own_options import COUNT, OWN, asking
-from .parts import FORMS, Job, Parts, PutLines, Work, WritePart, Written, make_pieces, make_tables, write
+from .parts import FORMS, Job, Parts, PutLines, Work, WritePart, Written, make_chunks, make_pieces, write
 from .questions import known_question
 
 if TYPE_CHECKING:
@@ -118,17 +118,16 @@ def sweep(
     work = Work(plan, "csv", inputs=inputs_of(plan), what=what)
     try:
         with closing(executor_of(jobs, scheduler)) as executor:
-            return joined(list(results(executor, Job(make_tables, work), range(len(work)))), what)
+            return joined(list(results(executor, Job(make_chunks, work), range(len(work)))), what)
     except CheckError as error:
         raise CheckError(f"{error}; {IN_A_SCRIPT}" if jobs and jobs > 1 else str(error)) from None
 
 
-def joined(tables: Sequence[pd.DataFrame], what: str) -> pd.DataFrame:
-    """The tables, one below the other. Points of another command than `count` may leave different cells empty."""
-    import pandas as pd
-
+def joined(chunks: Sequence[Chunk], what: str) -> pd.DataFrame:
+    """The chunks, one below the other. Points of another command than `count` may leave different cells empty."""
     if what == COUNT:
-        return pd.concat(tables, ignore_index=True)
-    cells = {name: [cell for table in tables for cell in table[name].tolist()] for name in tables[0]}
-    known = {name: [None if pd.isna(cell) else cell for cell in found] for name, found in cells.items()}
-    return pd.DataFrame({name: pandas_cells(found) for name, found in known.items()})
+        import pandas as pd
+
+        return pd.concat([rows.to_frame() for rows in chunks], ignore_index=True)
+    cells = {name: [cell for rows in chunks for cell in rows.columns[name].to_list()] for name in chunks[0].columns}
+    return Chunk({name: Cells.of(found) for name, found in cells.items()}).to_frame()

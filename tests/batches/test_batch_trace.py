@@ -129,12 +129,14 @@ def test_files_and_folders(trace, iosim, tmp_path):
 
 def test_parts_are_whole_chunks(trace, monkeypatch):
     from iosim.batches import trace_rows
-    from iosim.sweeps.parts import make_tables
+    from iosim.sweeps.parts import make_chunks
 
     monkeypatch.setattr(trace_rows, "CHUNK_STEPS", 4)
     found = iosim.replay(trace, **FIELDS, max_tokens=300)
     work = trace_rows.TraceWork(found.traced, "csv", 8)
-    steps = [step for part in range(len(work)) for table in make_tables(work, part) for step in table["step"]]
+    steps = [
+        step for part in range(len(work)) for rows in make_chunks(work, part) for step in rows.columns["step"].to_list()
+    ]
     assert steps == list(range(work.rows)) and len(work) == -(-work.rows // 8) > 1
 
 

@@ -4,10 +4,10 @@ import csv
 import io
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from paths import DATA, ROOT
 
+from iosim.cells import Cells, Chunk
 from iosim.sweeps import row_text
 from iosim.tables import FORMULA, csv_cell, to_csv
 
@@ -45,7 +45,7 @@ def test_a_tables_own_texts(iosim):
 def test_both_writers_write_the_same(text):
     wanted = [{"name": "'" + text, "n": "-3"}]
     assert list(csv.DictReader(io.StringIO(to_csv([{"name": text, "n": -3}])))) == wanted
-    rows = pd.DataFrame({"name": pd.Categorical([text, "b"]), "n": [-3, 4]})
+    rows = Chunk({"name": Cells.of([text, "b"]), "n": Cells.of([-3, 4])})
     found = row_text.header(["name", "n"]) + row_text.lines(rows, row_text.CSV)
     assert list(csv.DictReader(io.StringIO(found.decode())))[:1] == wanted
     assert csv_cell(-3.5) == -3.5 and csv_cell("causal") == "causal" and csv_cell(None) == ""

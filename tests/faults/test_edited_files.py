@@ -122,7 +122,7 @@ class Text:
 
     def __call__(self, work, part):
         for k in work.chunks_of(part):
-            yield work.chunks[k].to_csv()
+            yield work.chunks[k].to_frame().to_csv()
 
 
 # ---------------------------------------------------------------- files of --load

@@ -301,6 +301,13 @@ def test_a_count_loads_nothing_heavy(extra):
     assert done.stderr.strip().splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("extra", [("--M", "1KB:4KB:x2"), ("--what", "tune", "--M", "4KB,8KB", "--json")], ids=str)
+def test_lines_of_a_sweep_need_no_pandas(extra):
+    done = probe("sweep", "--N", "64,128", "--d", "8", "--schedule", "flash2,standard", *extra)
+    assert done.returncode == 0 and len(done.stdout.splitlines()) >= 4, done.stderr
+    assert done.stderr.strip().splitlines()[-1] == "['numpy']"
+
+
 def test_the_probe_sees_what_is_loaded():
     done = probe("check", "--N", "8", "--d", "4", "--tiles", "4x4")
     assert done.returncode == 0 and "'numpy'" in done.stderr

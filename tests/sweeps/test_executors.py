@@ -18,7 +18,7 @@ from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
 from iosim.files import room_beside
 from iosim.sweeps.executors import Made, Maker, Processes, Serial, results, this_maker
-from iosim.sweeps.parts import Job, PutLines, Work, make_pieces
+from iosim.sweeps.parts import Job, PutLines, Work, make_lines, make_pieces
 from iosim.sweeps.run import write_file
 
 SMALL = {"N": "64:1024:+64", "d": "8:32:+8", "M": "1KB:129KB:+1KB"}
@@ -36,6 +36,14 @@ class Ends:
                 self.once.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         yield part
+
+
+class Loaded:
+    """A task that makes the lines of a part, and says whether pandas was imported."""
+
+    def __call__(self, work, part):
+        assert sum(len(lines) for lines in make_lines(work, part)) > 1
+        yield "pandas" in sys.modules
 
 
 class Fails:
@@ -119,6 +127,11 @@ def test_a_killed_process_loses_nothing(work, tmp_path):
 def test_processes_that_always_die_end_the_run(work):
     with pytest.raises(CheckError, match="died 3 times"):
         list(results(Processes(2), Job(Ends(0), work), range(6), ordered=True))
+
+
+@pytest.mark.long
+def test_processes_import_no_pandas(work):
+    assert list(results(Processes(1), Job(Loaded(), work), range(2))) == [False, False]
 
 
 @pytest.mark.long

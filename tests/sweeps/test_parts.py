@@ -13,7 +13,7 @@ from iosim.counting import sweep as counted
 from iosim.counting.sweep import Chunks
 from iosim.counting.sweep_axes import build
 from iosim.errors import InputError
-from iosim.sweeps.parts import Work, make_tables
+from iosim.sweeps.parts import Work, make_chunks
 
 GRID = {"N": "64:256:+64", "d": 8, "M": "10,2KB,9KB,17KB,64KB", "mask": "dense;causal;strided:5", "dtype": "fp16,fp32"}
 
@@ -49,9 +49,9 @@ def test_chunks_are_found_by_their_number_and_by_their_rows(plan, tables):
 
 
 def test_rows_do_not_depend_on_chunks(plan, tables, monkeypatch):
-    pieces = pd.concat(tables_of(plan, tables), ignore_index=True)
+    pieces = pd.concat([rows.to_frame() for rows in tables_of(plan, tables)], ignore_index=True)
     monkeypatch.undo()
-    whole = pd.concat(list(Chunks(plan)), ignore_index=True)
+    whole = pd.concat([rows.to_frame() for rows in Chunks(plan)], ignore_index=True)
     assert pieces.to_csv() == whole.to_csv()
     assert list(whole["mask"].unique()) == ["dense", "causal", "strided:5"]
 
@@ -62,7 +62,7 @@ def test_parts_have_every_chunk_once(plan, part_rows):
     parts = [work.chunks_of(part) for part in range(len(work))]
     assert [k for part in parts for k in part] == list(range(len(work.chunks))) and all(parts)
     assert len(work) == 1 or all(
-        work.rows_of_part - work.chunks.most_rows <= sum(len(rows) for rows in make_tables(work, part))
+        work.rows_of_part - work.chunks.most_rows <= sum(len(rows) for rows in make_chunks(work, part))
         for part in range(min(3, len(work) - 1))
     )
 
@@ -71,7 +71,7 @@ def test_a_thousand_million_points_are_a_small_object():
     tracemalloc.start()
     plan = build({"N": "1024:8191:+7", "d": "8:8192:+8", "M": "1024:1048576:+1024"}, "flash1,flash2", "128x64")
     work = Work(plan, "csv")
-    last = work.chunks[len(work.chunks) - 1]
+    last = work.chunks[len(work.chunks) - 1].to_frame()
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert plan.points == 2**30 and work.rows == 2**31 and len(work) == 2**14

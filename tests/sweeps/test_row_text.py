@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from iosim.cells import Cells, Chunk
 from iosim.counting import sweep
 from iosim.counting.sweep_axes import build
 from iosim.errors import InputError
@@ -75,7 +76,7 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
-    parts = list(sweep.chunks(plan))
+    parts = [rows.to_frame() for rows in sweep.chunks(plan)]
     write_file(Work(plan, "csv"), str(tmp_path / "out.csv"), Serial())
     wanted = "".join(p.to_csv(index=False, header=k == 0, lineterminator="\n") for k, p in enumerate(parts))
     assert (tmp_path / "out.csv").read_text() == wanted
@@ -86,9 +87,11 @@ def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
 
 
 def test_texts_are_quoted_where_they_must_be():
-    rows = pd.DataFrame({"mask": pd.Categorical(['file:a,"b".txt', "file:é.txt"]), "n": [-1, 10**30]})
-    assert row_text.lines(rows, row_text.CSV).decode() == rows.to_csv(index=False, header=False, lineterminator="\n")
-    assert [json.loads(line) for line in row_text.lines(rows, row_text.JSON).splitlines()] == rows.to_dict("records")
+    masks = Cells.full(np.array([0, 1]), ('file:a,"b".txt', "file:é.txt"))
+    rows = Chunk({"mask": masks, "n": Cells.of([-1, 10**30])})
+    frame = rows.to_frame()
+    assert row_text.lines(rows, row_text.CSV).decode() == frame.to_csv(index=False, header=False, lineterminator="\n")
+    assert [json.loads(line) for line in row_text.lines(rows, row_text.JSON).splitlines()] == frame.to_dict("records")
 
 
 @pytest.mark.needs("pyarrow")
@@ -99,7 +102,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
     plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
     write_file(Work(plan, "parquet"), out, Serial())
     assert parquet.ParquetFile(out).num_row_groups > 1
-    read, wanted = pd.read_parquet(out), pd.concat(list(sweep.chunks(plan)), ignore_index=True)
+    read, wanted = pd.read_parquet(out), pd.concat([rows.to_frame() for rows in sweep.chunks(plan)], ignore_index=True)
     pd.testing.assert_frame_equal(read, wanted, check_dtype=False, check_categorical=False)
 
 
@@ -107,7 +110,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 def test_counts_that_int64_does_not_hold_are_decimals_in_parquet(tmp_path):
     plan, out = PLANS["counts above 2^63"], str(tmp_path / "out.parquet")
     write_file(Work(plan, "parquet"), out, Serial())
-    wanted = pd.concat(list(sweep.chunks(plan)))
+    wanted = pd.concat([rows.to_frame() for rows in sweep.chunks(plan)])
     assert list(map(int, pd.read_parquet(out)["flops"])) == list(wanted["flops"]) and max(wanted["flops"]) > 2**63
     with pytest.raises(InputError, match="38 digits"):
         write_file(Work(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), "parquet"), out, Serial())

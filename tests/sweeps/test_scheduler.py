@@ -368,7 +368,7 @@ def test_workers_of_this_machine_keep_their_memory(monkeypatch, tmp_path):
 
     from iosim.sweeps.run import executor_of
 
-    (tmp_path / "pandas.py").write_text("import pathlib\npathlib.Path('imported').touch()\n")
+    (tmp_path / "distributed.py").write_text("import pathlib\npathlib.Path('imported').touch()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for name in ("MALLOC_TRIM_THRESHOLD_", "OMP_NUM_THREADS", "PYTHONSAFEPATH"):
@@ -385,12 +385,18 @@ def test_workers_of_this_machine_keep_their_memory(monkeypatch, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
-def test_workers_of_this_machine_are_forked_from_one_process_that_never_gets_ctrl_c():
+def test_workers_of_this_machine_are_forked_from_one_process_that_never_gets_ctrl_c(monkeypatch):
+    from multiprocessing import forkserver
+
+    from iosim.sweeps import executors
     from iosim.sweeps.run import executor_of
+
+    monkeypatch.setattr(executors, "PRELOADED", [*executors.PRELOADED, "colorsys"])
+    forkserver._forkserver._stop()  # that of other tests
 
     def about():
         blocked = int(Path("/proc/self/status").read_text().split("SigBlk:")[1].split()[0], 16)
-        return os.getppid(), bool(blocked & 1 << signal.SIGINT - 1), "pandas" in sys.modules
+        return os.getppid(), bool(blocked & 1 << signal.SIGINT - 1), "colorsys" in sys.modules
 
     with closing(executor_of(2, "local")) as workers:
         workers.client.wait_for_workers(2, 60)
