@@ -157,8 +157,20 @@ class Serial(Executor):
 START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # of local workers of Dask
 PRELOADED = ["distributed"]  # and NumPy with it; not iosim, whose files each worker reads when it begins
 OF_WORKERS = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25), "OMP_NUM_THREADS": "1"}
-"""Variables of local workers of Dask, two of them for glibc. With its own settings it gives memory back after each
-array, and a sweep takes three times as long. A variable of the environment wins."""
+"""Variables of workers of this machine, two of them for glibc. With its own settings it gives memory back after each
+array, and a sweep takes three times as long. Each worker has one thread. A variable of the environment wins."""
+
+
+@contextmanager
+def of_workers(**more: str) -> Iterator[None]:
+    """The environment that workers of this machine get when they start."""
+    own = dict(os.environ)
+    os.environ.update({**OF_WORKERS, **own, **more})
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(own)
 
 
 def begin_fork_server() -> None:
@@ -169,14 +181,8 @@ def begin_fork_server() -> None:
     from multiprocessing import forkserver, set_forkserver_preload
 
     set_forkserver_preload(PRELOADED)
-    own = dict(os.environ)
-    os.environ.update({**OF_WORKERS, **own, "PYTHONSAFEPATH": "1"})
-    try:
-        with without_ctrl_c() as pressed:
-            forkserver.ensure_running()
-    finally:
-        os.environ.clear()
-        os.environ.update(own)
+    with without_ctrl_c() as pressed, of_workers(PYTHONSAFEPATH="1"):
+        forkserver.ensure_running()
     if pressed:
         raise KeyboardInterrupt
 
@@ -211,7 +217,7 @@ class Processes(Executor):
 
     def submit(self, part: int) -> Later:
         """Begin a part, with new processes if one has died. They never get Ctrl-C, also while they start."""
-        with without_ctrl_c() as pressed:
+        with without_ctrl_c() as pressed, of_workers():
             later = self.begun(part)
         if pressed:
             raise KeyboardInterrupt

@@ -39,11 +39,11 @@ class Ends:
 
 
 class Loaded:
-    """A task that makes the lines of a part, and says whether pandas was imported."""
+    """A task that makes the lines of a part, and says whether pandas was imported, and how many threads NumPy has."""
 
     def __call__(self, work, part):
         assert sum(len(lines) for lines in make_lines(work, part)) > 1
-        yield "pandas" in sys.modules
+        yield "pandas" in sys.modules, os.environ["OMP_NUM_THREADS"]
 
 
 class Fails:
@@ -130,8 +130,13 @@ def test_processes_that_always_die_end_the_run(work):
 
 
 @pytest.mark.long
-def test_processes_import_no_pandas(work):
-    assert list(results(Processes(1), Job(Loaded(), work), range(2))) == [False, False]
+def test_processes_import_no_pandas_and_have_one_thread(work, monkeypatch):
+    """A variable of the environment wins."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert list(results(Processes(1), Job(Loaded(), work), range(2))) == [(False, "1")] * 2
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert list(results(Processes(1), Job(Loaded(), work), range(1))) == [(False, "2")]
 
 
 @pytest.mark.long
