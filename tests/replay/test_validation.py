@@ -158,7 +158,7 @@ def assert_predictions_are_those_of_today(pairs, folder):
     hardware = read_hardware(folder / "hardware.toml")
     for e, old in pairs:
         new = verify(e, hardware)
-        for name in ("dram_read_predicted", "dram_write_predicted"):
+        for name in ("dram_read_predicted", "dram_write_predicted", "dram_least_predicted", "dram_most_predicted"):
             assert str(new[name]) == old[name], (name, e.job)
         assert new["seconds_predicted"] == pytest.approx(float(old["seconds_predicted"]))
 
