@@ -67,15 +67,15 @@ class Traced:
 
     @cached_property
     def bytes_of_shapes(self) -> dict[str, Whole]:
-        """The bytes of each distinct shape, by the column of each way. FlashAttention-2 packs heads or not, as the
+        """The bytes of each distinct shape, by the name of each way. FlashAttention-2 packs heads or not, as the
         other requests of a step decide, so it has two."""
         batch, _ = self.distinct
         single = replace(batch, requests=[Request(1, 1)])
         ways = [BY_NAME[name] for name in EACH if not BY_NAME[name].fails(batch)]
-        found = {column_of(way.name): bytes_of(batch, way.launches(batch)) for way in ways}
+        found = {way.name: bytes_of(batch, way.launches(batch)) for way in ways}
         if not unlike(batch):
             tiles = cast("Tiling", BY_NAME["FA2"].launches(single)[0].tiles)
-            found["FA2_bytes"] = bytes_of(batch, rows(batch, False, tiles=tiles))
+            found["FA2"] = bytes_of(batch, rows(batch, False, tiles=tiles))
             found["FA2 packed"] = bytes_of(batch, rows(batch, batch.group > 1, tiles=tiles))
         return found
 
@@ -86,7 +86,7 @@ class Traced:
         starts, p = steps.starts, self.problem.problem
         requests = np.diff(np.append(starts, len(of)))
         tokens, new = np.add.reduceat(steps.tokens, starts), np.add.reduceat(steps.new, starts)
-        longest, single = np.maximum.reduceat(steps.tokens, starts), np.maximum.reduceat(steps.new, starts) == 1
+        longest = np.maximum.reduceat(steps.tokens, starts)
         distinct = tokens - steps.saved
         row, token = words_bytes(batch)
         found = {
@@ -98,12 +98,19 @@ class Traced:
             "longest_tokens": longest,
             "distinct_bytes": p.batch * (p.heads * new * row + p.kv_heads * distinct * token),
         }
-        sums = {name: np.add.reduceat(each[of], starts) for name, each in self.bytes_of_shapes.items()}
-        if "FA2 packed" in sums:
-            sums["FA2_bytes"] = np.where(single, sums.pop("FA2 packed"), sums["FA2_bytes"])
+        return {**found, **{column_of(way): each for way, each in self.bytes_of_ways.items()}}
+
+    @cached_property
+    def bytes_of_ways(self) -> dict[str, Whole]:
+        """The bytes of each step, by the name of each way."""
+        starts, (batch, of) = self.steps.starts, self.distinct
+        found = {way: np.add.reduceat(each[of], starts) for way, each in self.bytes_of_shapes.items()}
+        if "FA2 packed" in found:
+            single = np.maximum.reduceat(self.steps.new, starts) == 1
+            found["FA2"] = np.where(single, found.pop("FA2 packed"), found["FA2"])
         if not no_levels(batch):
-            sums["cascade_bytes"] = self.cascade_bytes()
-        return {**found, **sums}
+            found["cascade"] = self.cascade_bytes()
+        return found
 
     def cascade_bytes(self) -> Whole:
         """The bytes of a cascade in each step, as `ways.cascade` has them: nodes, what is left of each request below
@@ -118,7 +125,7 @@ class Traced:
             return np.broadcast_to(np.asarray(one.read_bytes + one.write_bytes, np.int64), new.shape)
 
         below = common.levels > 0
-        each = np.where(below, 0, self.bytes_of_shapes["pack_bytes" if packs else "repeat_bytes"][of])
+        each = np.where(below, 0, self.bytes_of_shapes["pack" if packs else "repeat"][of])
         if below.any():
             new, rest = steps.new[below], (steps.tokens - common.prefix)[below]
             each[below] += by_pair(new, rest, lambda n, tokens: moved(LEVEL, n, tokens, sees_all=False))
@@ -265,12 +272,9 @@ class Replayed(Answer):
     @property
     def ways(self) -> list[Row]:
         """The bytes of each way over all steps, and their ratio to each word once."""
-        once, rows = self.totals["distinct_bytes"], []
-        for name, total in self.totals.items():
-            if name.endswith("_bytes") and name != "distinct_bytes":
-                way = name.removesuffix("_bytes").replace("_", "-")
-                rows.append({"way": way, "total_bytes": total, "ratio_to_distinct": total / once})
-        return rows
+        once = self.totals["distinct_bytes"]
+        totals = {way: int(values.sum()) for way, values in self.traced.bytes_of_ways.items()}
+        return [{"way": way, "total_bytes": n, "ratio_to_distinct": n / once} for way, n in totals.items()]
 
     @property
     def answer(self) -> str:

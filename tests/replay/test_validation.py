@@ -395,12 +395,11 @@ def test_the_pages_say_what_the_files_hold():
 
 
 @needs_rows
-def test_the_pages_are_short_and_their_links_lead_somewhere():
+def test_the_links_of_the_pages_lead_somewhere():
     from validation.pages import hardware
 
     for page in hardware.PAGES:
         text = page.read_text(encoding="utf-8")
-        assert len(text.splitlines()) < 150, page.name
         links = re.findall(r"\]\(([^)#]+)(?:#([\w-]+))?\)", text)
         assert f"{page.stem}.png" in {file for file, _ in links}, "a plot"
         for file, section in links:
