@@ -19,7 +19,7 @@ import pandas as pd
 
 import iosim
 from iosim import Attention, Tiling
-from iosim.counting.sweep import chunks
+from iosim.counting.sweep import Chunks
 from iosim.counting.sweep_axes import build
 from iosim.schedules import find
 from iosim.sweeps.row_text import CSV, lines
@@ -238,7 +238,7 @@ def rows_with(writer):
     def rows(quick):
         most = 20 if quick else 1_000
         axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128], "M": list(range(16384, 16384 + 128 * 512, 512))}
-        made = list(chunks(build(axes, "flash1,flash2", "128x64")))
+        made = list(Chunks(build(axes, "flash1,flash2", "128x64")))
         table = pd.concat([rows.to_frame() for rows in made], ignore_index=True)
         write = writer(table)
         for work in (writer(table[:99]), lambda: lines(made[-1], CSV)):

@@ -136,9 +136,9 @@ def json_by_json(frame):
 def sweeps(clock, most):
     axes = {"N": list(range(1000, 1000 + most)), "d": [64, 128]}
     plan = build({**axes, "M": list(range(16384, 16384 + most // 2 * 512, 512))}, ["flash1", "flash2"], "128x64")
-    frames = [rows.to_frame() for rows in sweep.chunks(plan)]
+    frames = [rows.to_frame() for rows in sweep.Chunks(plan)]
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
-    counted = clock(lambda: list(sweep.chunks(plan)), 3)
+    counted = clock(lambda: list(sweep.Chunks(plan)), 3)
     for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):
         now = clock(lambda kind=kind: write_file(Work(plan, kind), io.BytesIO(), Serial()), 3)
         others = clock(lambda before=before: [before(frame) for frame in frames], 1)
@@ -146,7 +146,7 @@ def sweeps(clock, most):
         yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim
     axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
     dense, causal = (build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))
-    ratio = clock(lambda: list(sweep.chunks(causal)), 3) / clock(lambda: list(sweep.chunks(dense)), 3)
+    ratio = clock(lambda: list(sweep.Chunks(causal)), 3) / clock(lambda: list(sweep.Chunks(dense)), 3)
     yield "a row of a causal sweep / of a dense one", ratio, ""
     for mask, aim in (("~(causal&window:100)", "at least 20"), ("strided:300&causal", "at least 20")):
         for tiles in ("128x64", "best"):
@@ -160,7 +160,7 @@ def alone(clock, most, mask, tiles):
         M = list(range(65536, 65536 + 512 * rows, 512))
         axes = {"N": N, "d": [64, 128], "M": M, "mask": mask}
         plan = build(axes, ["block-sparse-q"], tiles)
-        return clock(lambda: list(sweep.chunks(plan)), 1) / (2 * len(N) * rows)
+        return clock(lambda: list(sweep.Chunks(plan)), 1) / (2 * len(N) * rows)
 
     together, in_arrays = seconds(list(range(2000, 2010)), most), sweep.in_arrays
     sweep.in_arrays = lambda *run: False

@@ -174,10 +174,10 @@ class Answer:
 
     def to_frame(self) -> pd.DataFrame:
         """The rows of the command's CSV as a DataFrame of pandas. Whole numbers stay whole beside empty cells."""
-        from .cells import Cells, Chunk
+        from .cells import Chunk
 
         rows = self.to_rows()
-        return Chunk({name: Cells.of([row[name] for row in rows]) for name in (rows[0] if rows else ())}).to_frame()
+        return Chunk.of(rows, rows[0] if rows else ()).to_frame()
 
     def __str__(self) -> str:
         return "\n".join([plain(self.pieces()), *(f"note: {note}" for note in self.notes)])

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from .tables import Rows
+
     Whole = NDArray[np.int64]  # or Python integers (dtype object), if int64 is too small
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
@@ -80,6 +82,11 @@ class Chunk:
     """Rows as columns of the same length, by their names."""
 
     columns: Mapping[str, Cells]
+
+    @classmethod
+    def of(cls, rows: Rows, names: Iterable[str]) -> Chunk:
+        """The columns of these names. A cell that a row lacks is empty."""
+        return cls({name: Cells.of([row.get(name) for row in rows]) for name in names})
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())).values)

@@ -60,11 +60,6 @@ class Sizes(TypedDict):
     dv: NotRequired[Size]
 
 
-def chunks(plan: Sweep) -> Iterator[Chunk]:
-    """The rows of a sweep in chunks, in grid order."""
-    return iter(Chunks(plan))
-
-
 class Question(NamedTuple):
     """The problems of a chunk in arrays, with what is counted of them: the arguments of `rows_of`."""
 
@@ -231,7 +226,7 @@ def constant_column(value: object, length: int, runs: int) -> Cells:
 
 
 def labels_column(texts: list[str], length: int) -> Cells:
-    """A column of a text for each run, which are the same at all grid points."""
+    """A column of texts: one for each run, the same at all grid points."""
     labels = tuple(dict.fromkeys(texts))
     return Cells.full(np.tile(np.array([labels.index(text) for text in texts], np.int8), length), labels)
 

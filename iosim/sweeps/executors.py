@@ -163,14 +163,14 @@ array, and a sweep takes three times as long. Each worker has one thread. A vari
 
 @contextmanager
 def of_workers(**more: str) -> Iterator[None]:
-    """The environment that workers of this machine get when they start."""
-    own = dict(os.environ)
-    os.environ.update({**OF_WORKERS, **own, **more})
+    """Set the variables of workers of this machine, which they take over when they start."""
+    added = {name: value for name, value in {**OF_WORKERS, **more}.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(own)
+        for name in added:
+            del os.environ[name]
 
 
 def begin_fork_server() -> None:

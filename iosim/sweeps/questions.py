@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, Never, cast
 
 from ..answer import Column, Columns, Row, Rows, Type, types_of
-from ..cells import Cells, Chunk
+from ..cells import Chunk
 from ..core.tiling import Rule, tiles_text
 from ..counting.columns import PROBLEM_COLUMNS, option_columns, types_of_count
 from ..errors import InputError, InternalError, suggestion
@@ -239,7 +239,7 @@ class Asked:
         rows = self.rows(number)
         if not self.plan.columns and (more := {name for row in rows for name in row} - {*self.shown}):
             raise InternalError(f"columns that the first points of a sweep lack: {', '.join(sorted(more))}")
-        return Chunk({name: Cells.of([row.get(name) for row in rows]) for name in self.shown})
+        return Chunk.of(rows, self.shown)
 
     def rows(self, number: int) -> list[Row]:
         """The rows of a grid point, with the columns of the point first."""

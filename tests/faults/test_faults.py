@@ -103,7 +103,7 @@ def undisturbed(line, folder=True):
     if line not in KNOWN:
         with TemporaryDirectory() as found:
             place = Path(found)
-            done(place, "--version")  # so that the start of what forks is not in the time
+            done(place, "--version")  # so that the start of the process that forks is not in the time
             begin = time.monotonic()
             done(place, *line, "-o", f"{place}/sweep/" if folder else place / "x.csv")
             seconds = time.monotonic() - begin

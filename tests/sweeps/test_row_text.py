@@ -76,7 +76,7 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
-    parts = [rows.to_frame() for rows in sweep.chunks(plan)]
+    parts = [rows.to_frame() for rows in sweep.Chunks(plan)]
     write_file(Work(plan, "csv"), str(tmp_path / "out.csv"), Serial())
     wanted = "".join(p.to_csv(index=False, header=k == 0, lineterminator="\n") for k, p in enumerate(parts))
     assert (tmp_path / "out.csv").read_text() == wanted
@@ -102,7 +102,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
     plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
     write_file(Work(plan, "parquet"), out, Serial())
     assert parquet.ParquetFile(out).num_row_groups > 1
-    read, wanted = pd.read_parquet(out), pd.concat([rows.to_frame() for rows in sweep.chunks(plan)], ignore_index=True)
+    read, wanted = pd.read_parquet(out), pd.concat([rows.to_frame() for rows in sweep.Chunks(plan)], ignore_index=True)
     pd.testing.assert_frame_equal(read, wanted, check_dtype=False, check_categorical=False)
 
 
@@ -110,7 +110,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 def test_counts_that_int64_does_not_hold_are_decimals_in_parquet(tmp_path):
     plan, out = PLANS["counts above 2^63"], str(tmp_path / "out.parquet")
     write_file(Work(plan, "parquet"), out, Serial())
-    wanted = pd.concat([rows.to_frame() for rows in sweep.chunks(plan)])
+    wanted = pd.concat([rows.to_frame() for rows in sweep.Chunks(plan)])
     assert list(map(int, pd.read_parquet(out)["flops"])) == list(wanted["flops"]) and max(wanted["flops"]) > 2**63
     with pytest.raises(InputError, match="38 digits"):
         write_file(Work(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), "parquet"), out, Serial())
