@@ -106,8 +106,9 @@ struct Run {
             product[(i * Nk + j) * d + m] = 1;
         }
     }
-    long go() {
+    long go(long limit) {                    // the cost, or some cost above `limit`
         for (size_t e = 0; e < order.events.size(); e++) {
+            if (cost() > limit) return cost();
             const Event& x = order.events[e];
             now = int(e);
             int w[3]; operands(x, w);
@@ -121,10 +122,11 @@ struct Run {
         }
         for (int l : left) if (l) { fprintf(stderr, "unfinished\n"); exit(1); }
         if (most > size_t(M)) { fprintf(stderr, "too many words held\n"); exit(1); }
-        return reads + (count_writes ? writes : 0);
+        return cost();
     }
+    long cost() const { return reads + (count_writes ? writes : 0); }
 };
-static long cost(const Order& o) { return Run(o).go(); }
+static long cost(const Order& o, double most) { return Run(o).go(long(most)); }
 
 static void add_tile(Order& o, int i0, int i1, int j0, int j1, int how, bool score, bool triple) {
     auto each = [&](auto f) {
@@ -210,14 +212,14 @@ int main(int argc, char** argv) {
     long least = 1L << 60;
     for (int t = 0; t < turns / 4; t++) {     // a quarter of the turns looks for a good beginning
         Order o; std::string kind = start(o);
-        long c = cost(o);
+        long c = cost(o, double(least));
         if (c < least) least = c, best = o, from = kind;
     }
     Order now = best; long here = least;
     for (int t = 0; t < turns - turns / 4; t++) {
         double heat = 0.01 * double(least) * (1 - double(t) / turns) * 0.3;
         Order next = now; change(next);
-        long c = cost(next);
+        long c = cost(next, double(here) + 40 * heat);   // above that the chance of being taken is e^-40
         if (c <= here || std::exp(-double(c - here) / (heat + 1e-9)) > double(rng() >> 11) / 9007199254740992.0) now = next, here = c;
         if (c < least) least = c, best = next;
     }

@@ -61,23 +61,35 @@ static int still_to_read(State s);
 struct Entry { State s; uint8_t cost, closed, used; };
 static std::vector<Entry> table;
 static size_t entries = 0;
-static Entry& find(State s) {
+static Set hashed(State s) {
     Set h = (s.fast * 0x9E3779B97F4A7C15ull) ^ (s.slow * 0xC2B2AE3D27D4EB4Full);
     h ^= h >> 29; h *= 0xBF58476D1CE4E5B9ull; h ^= h >> 32;
-    size_t at = h & (table.size() - 1);
+    return h;
+}
+static Entry& find(State s) {
+    size_t at = hashed(s) & (table.size() - 1);
     while (table[at].used && (table[at].s.fast != s.fast || table[at].s.slow != s.slow)) at = (at + 1) & (table.size() - 1);
     return table[at];
 }
 static std::vector<std::vector<std::pair<State, int>>> queue;
+struct Child { State s; int cost; };
+static std::vector<Child> children;                    // of one state; each is looked up after all were asked for
 static void reach(State s, int cost) {
     s = canonical(cleaned(s));
-    Entry& e = find(s);
-    if (e.used && e.cost <= cost) return;
-    if (!e.used) { e.used = 1; e.s = s; e.closed = 0; entries++; }
-    e.cost = uint8_t(cost);
-    size_t total = cost + still_to_read(s);
-    if (queue.size() <= total) queue.resize(total + 1);
-    queue[total].push_back({s, cost});
+    __builtin_prefetch(&table[hashed(s) & (table.size() - 1)]);
+    children.push_back({s, cost});
+}
+static void note_children() {
+    for (auto& [s, cost] : children) {
+        Entry& e = find(s);
+        if (e.used && e.cost <= cost) continue;
+        if (!e.used) { e.used = 1; e.s = s; e.closed = 0; entries++; }
+        e.cost = uint8_t(cost);
+        size_t total = cost + still_to_read(s);
+        if (queue.size() <= total) queue.resize(total + 1);
+        queue[total].push_back({s, cost});
+    }
+    children.clear();
 }
 static std::vector<Set> kept(Set from, int room) {     // every way to keep `room` words of a set
     std::vector<Set> ways{from};
@@ -121,6 +133,7 @@ static int search(size_t limit, int outputs_written) {
     table.assign(size, Entry{});
     int base = count_writes ? outputs_written : 0;
     reach({0, 0}, 0);
+    note_children();
     for (size_t level = 0; level < queue.size(); level++)
         while (!queue[level].empty()) {
             auto [s, cost] = queue[level].back();
@@ -131,6 +144,7 @@ static int search(size_t limit, int outputs_written) {
             if ((s.slow & outputs) == outputs) { printf("optimum %d %zu\n", int(level) + base, entries); return 0; }
             if (entries >= limit) { printf("at-least %d %zu\n", int(level) + base, entries); return 0; }
             expand(s, cost);
+            note_children();
         }
     printf("none 0 %zu\n", entries);
     return 0;
