@@ -22,7 +22,7 @@ from iosim import grid, tables
 from iosim.errors import IosimError, MissingError
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
-from iosim.predict.l2 import SIDES, Cache, room_of
+from iosim.predict.l2 import SIDES, Cache, Touched, room_of
 
 Rows = list[dict[str, Any]]
 MIB = 2**20
@@ -114,13 +114,14 @@ def modelled(row: Mapping[str, Any], capacity_bytes: int) -> tuple[int, int]:
     own, number = row["pattern"] == "own", int(row["blocks"])
     blocks, cells = (number, CELLS[number]) if own else (1, SHARED_CELLS)
     sizes = np.full(blocks * cells, int(row["buffer_mib"]) * MIB / (blocks * cells))
-    cache, side = Cache(sizes, room_of(capacity_bytes)), np.arange(blocks) % SIDES
-    first, none = np.arange(blocks) * cells, np.zeros(0, np.int64)
-    for cell in [*range(cells)] * int(row["rounds"]):
-        every = first + cell
-        parts = [every[side == s] if own else every for s in range(SIDES)]
-        loads, stores = (parts if row["access"] != kind else [none] * SIDES for kind in ("write", "read"))
-        cache.touch(loads, stores)
+    blocks_by_side = np.argsort(np.arange(blocks) % SIDES, kind="stable")
+    side = blocks_by_side % SIDES if own else np.arange(SIDES)  # both sides ask for a shared buffer
+    first = blocks_by_side * cells if own else np.zeros(SIDES, np.int64)
+    cell = first + np.array([*range(cells)] * int(row["rounds"]))[:, None, None]
+    writes = [way for way, without in ((False, "write"), (True, "read")) if row["access"] != without]
+    touched = np.broadcast_arrays(np.arange(len(cell))[:, None, None], np.array(writes)[:, None], side, cell)
+    cache = Cache(sizes, room_of(capacity_bytes))
+    cache.play(Touched(*(each.ravel() for each in touched)))
     return cache.read_bytes, cache.write_bytes
 
 

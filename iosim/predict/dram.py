@@ -11,7 +11,7 @@ the launches:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..core.problem import Attention
 from .blocks import Launch, Touches
-from .l2 import SIDES, SPREAD, Cache, CellNumbers, room_of
+from .l2 import SIDES, SPREAD, Cache, CellNumbers, Touched, room_of
 
 MOST_STEPS = 200_000  # steps of a launch; if there would be more, blocks make several touches a step
 MOST_AT_ONCE = 2**16  # touches that are looked up together
@@ -28,12 +28,27 @@ Places = NDArray[np.int64]
 """A number for each place on the GPU, or for some of them."""
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Some steps in which the same blocks run. A row of an array is a step, and a column a touch of a block."""
+
+    cells: CellNumbers
+    writes: NDArray[np.bool]
+    inside: NDArray[np.bool]
+    """Whether the block still makes this touch."""
+    side: Places
+    """The side of the L2 that each column asks."""
+
+
 class Heads:
     """The cells of all heads, numbered: first those of key/value heads, then those of query heads.
 
     After them comes a cell for each place on the GPU if blocks write `place_bytes` there, then one cell of `left_bytes`
-    if others left something in the L2. `sizes` are the bytes of all cells, `left` holds the number of the last one.
-    `fit`: the L2 has room for all of them. Then only the first load and the first store of a cell in a launch matter.
+    if others left something in the L2. `left` holds the number of the last one.
+
+    Not all touches are played. If `fit`, the L2 has room for all cells, so only the first load and the first store of a
+    cell in a launch matter. Else cells can be joined: those that are touched in the same steps, by the same sides and
+    in the same way, are one cell with the bytes of all. `sizes` are the bytes of the cells that are played.
     """
 
     def __init__(self, found: Touches, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
@@ -48,8 +63,8 @@ class Heads:
         more = [place_bytes] * self.places + [left_bytes] * (left_bytes > 0)
         self.sizes = np.concatenate([tensors, np.array(more, np.int64)])
         self.left = np.arange(len(self.sizes) - (left_bytes > 0), len(self.sizes))
-        self.mark = np.zeros(len(self.sizes), np.int64)
         self.met = np.zeros(2 * len(self.sizes), bool)
+        self.number, self.speaks = np.arange(len(self.sizes)), np.ones(len(self.sizes), bool)
         self.fit = False
 
     def cells(self, touches: CellNumbers, heads: NDArray[np.int64]) -> CellNumbers:
@@ -61,22 +76,38 @@ class Heads:
         """The numbers of the cells of some places; none if blocks write nothing there."""
         return self.first_place + places if self.places else places[:0]
 
-    def once(self, cells: CellNumbers) -> CellNumbers:
-        """These cells, each once."""
-        if len(cells) < 2:
-            return cells
-        order = np.arange(len(cells))
-        self.mark[cells] = order
-        return cells[self.mark[cells] == order]
+    def join(self, turns: Iterable[Turn]) -> None:
+        """Join the cells that all these turns touch alike.
 
-    def firsts(self, cells: CellNumbers, writes: NDArray[np.bool], inside: NDArray[np.bool]) -> NDArray[np.bool]:
-        """Of the touches inside, which are the first load or the first store of a cell in this launch."""
-        places = np.flatnonzero(inside)
-        kinds, first = np.unique((2 * cells + writes).ravel()[places], return_index=True)
-        found = np.zeros(inside.size, bool)
+        Each step has a random number of 64 bits for each side and way, and a cell the sum of those of its touches. Two
+        cells that are touched differently have the same sum with a probability of 2^-64.
+        """
+        chance, total = np.random.default_rng(0), np.zeros(len(self.sizes), np.uint64)
+        total[self.left] = chance.integers(2**64, size=len(self.left), dtype=np.uint64)
+        for turn in turns:
+            numbers = chance.integers(2**64, size=(len(turn.cells), 2 * SIDES), dtype=np.uint64)
+            each = np.take_along_axis(numbers, 2 * turn.side + turn.writes, axis=1)
+            np.add.at(total, turn.cells[turn.inside], each[turn.inside])
+        _, first, self.number = np.unique(total, return_index=True, return_inverse=True)
+        self.speaks[:] = False
+        self.speaks[first] = True
+        self.sizes = np.bincount(self.number, self.sizes).astype(np.int64)
+        self.left = self.number[self.left]
+
+    def played(self, turn: Turn) -> tuple[CellNumbers, NDArray[np.bool]]:
+        """The cells of a turn, as numbers among those that are played, and which touches of them are played."""
+        if self.fit:
+            return turn.cells, self._firsts(turn)
+        return self.number[turn.cells], turn.inside & self.speaks[turn.cells]
+
+    def _firsts(self, turn: Turn) -> NDArray[np.bool]:
+        """The touches that are the first load or the first store of a cell in this launch."""
+        places = np.flatnonzero(turn.inside)
+        kinds, first = np.unique((2 * turn.cells + turn.writes).ravel()[places], return_index=True)
+        found = np.zeros(turn.inside.size, bool)
         found[places[first[~self.met[kinds]]]] = True
         self.met[kinds] = True
-        return found.reshape(inside.shape)
+        return found.reshape(turn.inside.shape)
 
 
 @dataclass(frozen=True)
@@ -115,55 +146,54 @@ def dram_bytes(
     `with_range`: also play an L2 with less room and one with more, unless everything fits into the one with less.
     """
     heads = Heads(found, problem, max(places), conditions.block_bytes, conditions.left_bytes)
-    cache = Cache(heads.sizes, room_of(capacity_bytes))
-    heads.fit = bool(heads.sizes.sum() <= min(room_of(capacity_bytes, 1 - SPREAD)))
-    dirty, by_launch = _follow(found, problem, places, heads, [cache], conditions.cold)
-    caches = [cache]
-    if with_range and cache.fills(1 - SPREAD):
-        others = [Cache(heads.sizes, room_of(capacity_bytes, times)) for times in (1 - SPREAD, 1 + SPREAD)]
-        _follow(found, problem, places, heads, others, conditions.cold)
-        caches += others
-    moved = [each.moved_bytes for each in caches]
-    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, by_launch, min(moved), max(moved))
-
-
-def _follow(
-    found: Touches, problem: Attention, places: list[int], heads: Heads, caches: list[Cache], cold: bool
-) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Play all launches through each cache. Returns (dirty bytes, (bytes read, bytes written) of each launch) of
-    the first cache.
-
-    Dirty bytes are those that were not written to DRAM in any launch.
-    """
-    cache, dirty, by_launch, none = caches[0], 0, [], heads.left[:0]
-    for launch, room in zip(found.launches, places, strict=True):
+    launches, least = list(zip(found.launches, places, strict=True)), room_of(capacity_bytes, 1 - SPREAD)
+    all_dirty = 2 * least.dirty  # each partition has half of what is dirty
+    heads.fit = bool(heads.sizes.sum() <= min(least.held, least.touched, all_dirty))
+    if not heads.fit:
+        heads.join(turn for launch, room in launches for turn in _turns(launch, heads, problem, room))
+    shares = (1, 1 - SPREAD, 1 + SPREAD) if with_range and not heads.fit else (1,)
+    cache = Cache(heads.sizes, *(room_of(capacity_bytes, share) for share in shares))
+    dirty, by_launch = 0, []
+    for launch, room in launches:
         reads, writes = cache.read_bytes, cache.write_bytes
-        if len(heads.left):
-            _touch(caches, [none, none], [heads.left, none])
-        _run(launch, caches, heads, problem, room)
+        _play(_turns(launch, heads, problem, room), cache, heads)
         by_launch.append((cache.read_bytes - reads, cache.write_bytes - writes))
-        if cold:
+        if conditions.cold:
             dirty += cache.dirty_bytes
-            for each in caches:
-                each.flush()
-    return dirty + cache.dirty_bytes, tuple(by_launch)
+            cache.flush()
+    moved, dirty = cache.moved_bytes, dirty + cache.dirty_bytes
+    ends = min(moved), max(moved)
+    return Dram(cache.read_bytes, cache.write_bytes, cache.first_bytes, dirty, tuple(by_launch), *ends)
 
 
-def _touch(caches: list[Cache], loaded: list[CellNumbers], stored: list[CellNumbers]) -> None:
-    for cache in caches:
-        cache.touch(loaded, stored)
+def _play(turns: Iterable[Turn], cache: Cache, heads: Heads) -> None:
+    """Play the turns of a launch through a cache."""
+    none = heads.left[:0]
+    heads.met[:] = False
+    if len(heads.left):
+        cache.touch([none, none], [heads.left, none])
+    for turn in turns:
+        cells, played = heads.played(turn)
+        cache.play(_touched(turn, cells, played, len(cache.sizes)))
 
 
-def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, places: int) -> None:
-    """Play one launch through each cache: first the blocks of one head in grid order, then those of the next head."""
+def _touched(turn: Turn, cells: CellNumbers, played: NDArray[np.bool], most: int) -> Touched:
+    """The touches of a turn that are played, each once. The numbers of cells are below `most`."""
+    step, column = np.nonzero(played)
+    ways = SIDES * turn.writes[step, column] + turn.side[column]
+    each, cell = np.divmod(np.unique((2 * SIDES * step + ways) * most + cells[step, column]), most)
+    return Touched(each // (2 * SIDES), each // SIDES % 2 == 1, each % SIDES, cell)
+
+
+def _turns(launch: Launch, every: Heads, problem: Attention, places: int) -> Iterator[Turn]:
+    """The turns of a launch: first the blocks of one head in grid order, then those of the next head."""
     blocks = len(launch.starts) - 1
-    queue, total, none = 0, blocks * problem.instances, every.left[:0]
+    queue, total = 0, blocks * problem.instances
     places = min(places, total)
     work = -(-len(launch.touches) * problem.instances // places)
     stride = -(-work // MOST_STEPS)
     position, end, head = np.zeros(places, np.int64), np.zeros(places, np.int64), np.zeros(places, np.int64)
     side = np.arange(places) % SIDES
-    every.met[:] = False
     while True:
         free = np.flatnonzero(position >= end)[: total - queue]
         if len(free):
@@ -177,33 +207,30 @@ def _run(launch: Launch, caches: list[Cache], every: Heads, problem: Attention, 
         until = -(-int((end - position)[busy].min()) // stride)  # a block ends; no other one starts before that
         steps = min(until, MOST_AT_ONCE // (len(busy) * stride) + 1)
         at = position[busy] + np.arange(0, steps * stride, stride)[:, None]
-        starting = [every.of_places(free[side[free] == s]) for s in range(SIDES)]
-        for loaded, stored in _steps(launch, every, at, end[busy], head[busy], side[busy], stride):
-            if every.places:
-                stored = [np.append(*both) for both in zip(stored, starting, strict=True)]
-                starting = [none, none]
-            _touch(caches, loaded, stored)
+        turn = _turn(launch, every, at, end[busy], head[busy], side[busy], stride)
+        yield _with_starts(turn, every.of_places(free), side[free]) if every.places else turn
         position[busy] += steps * stride
 
 
-def _steps(
-    launch: Launch, every: Heads, at: Places, end: Places, head: Places, side: Places, stride: int
-) -> Iterator[tuple[list[CellNumbers], list[CellNumbers]]]:
-    """The cells that each side loads, and those that it stores, step by step.
-
-    Each row of `at` is a step, and each column a block: its next `stride` touches, from this one up to `end`.
-    """
+def _turn(launch: Launch, every: Heads, at: Places, end: Places, head: Places, side: Places, stride: int) -> Turn:
+    """The turn in which blocks are `at` these touches, at the first of `stride` touches of each step. Each row of `at`
+    is a step, and each column a block."""
     at = (at[:, :, None] + np.arange(stride)).reshape(len(at), -1)
     end, head, side = (np.repeat(each, stride) for each in (end, head, side))
     inside, at = at < end, np.minimum(at, len(launch.touches) - 1)
-    cells, writes = every.cells(launch.touches[at], head), launch.writes[at]
-    inside = every.firsts(cells, writes, inside) if every.fit else inside
-    loads, stores = ([inside & (writes == kind) & (side == s) for s in range(SIDES)] for kind in (False, True))
-    for k in range(len(at)):
-        if every.fit and not inside[k].any():
-            continue
-        loaded, stored = ([every.once(cells[k, asked[k]]) for asked in kind] for kind in (loads, stores))
-        yield loaded, stored
+    return Turn(every.cells(launch.touches[at], head), launch.writes[at], inside, side)
+
+
+def _with_starts(turn: Turn, cells: CellNumbers, side: Places) -> Turn:
+    """The turn, in whose first step these cells are stored as well."""
+    shape = len(turn.cells), len(cells)
+    first = np.broadcast_to(np.arange(len(turn.cells))[:, None] == 0, shape)
+    return Turn(
+        np.hstack([turn.cells, np.broadcast_to(cells, shape)]),
+        np.hstack([turn.writes, np.ones(shape, bool)]),
+        np.hstack([turn.inside, first]),
+        np.concatenate([turn.side, side]),
+    )
 
 
 EDGE = 0.4  # share of the bytes: twice the allowed deviation of a prediction

@@ -11,9 +11,9 @@ multiprocessors read, write or both (`l2_buffers.csv`):
   many are dirty (DIRTY). They can still be read from the L2 then.
 
 The unit of the computation is a cell (predict/blocks.py), and half of each cell has its home in each partition. Time
-is counted in steps, one for each call of `Cache.touch`. A partition records two steps for each cell: the last use of
-its copy, and the last use of its home half. An LRU holds exactly the data used since some step. So the cache only has
-to know that step, a `Window`.
+is counted in steps. A partition records two steps for each cell: the last use of its copy, and the last use of its home
+half. An LRU holds exactly the data used since some step. So the cache only has to know that step, the first one of a
+window.
 
 Addresses are unknown, so sets of lines are not modelled. They matter if the reused data just about fill the L2. Caches
 with SPREAD less room and with SPREAD more show how much depends on it.
@@ -21,7 +21,7 @@ with SPREAD less room and with SPREAD more show how much depends on it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,10 @@ CellNumbers = NDArray[np.int64]
 StepNumbers = NDArray[np.int64]
 """The step in which something last happened to each cell."""
 Bytes = NDArray[np.float64]
+Rows = NDArray[np.int64]
+"""Partitions of some cases, by their rows."""
+Places = NDArray[np.int64]
+"""Where the last uses of homes or copies of cells stand."""
 
 # Shares of a partition's capacity: what it holds, what may be used after a write until the write goes to DRAM, and what
 # may be dirty. Fitted on one card, an H200: to buffers and arrays that are read or written five times, and to the
@@ -42,6 +46,7 @@ SPREAD = 0.15
 SIDES = 2
 FEW_STEPS = 1024  # steps for which space is allocated at first
 NEVER = 0  # a step before all others
+HOLDS, TOUCHES, DIRTIES = range(len((HELD, TOUCHED, DIRTY)))  # the windows, in the order of `Room`
 
 
 class Room(NamedTuple):
@@ -58,169 +63,157 @@ def room_of(capacity_bytes: float, times: float = 1.0) -> Room:
     return Room(*(capacity_bytes * times * share for share in (HELD, TOUCHED, DIRTY)))
 
 
-class Uses:
-    """The bytes that were last used in each step."""
+class Touched(NamedTuple):
+    """Touches of some steps, in the order of their steps. In a step loads come before stores, and the first side's
+    stores before those of the other. A side loads a cell at most once in a step, and stores it at most once."""
 
-    def __init__(self) -> None:
-        self.bytes_in = np.zeros(FEW_STEPS)
+    step: StepNumbers
+    """The step of each touch; some step is 0."""
+    write: NDArray[np.bool]
+    side: NDArray[np.int64]
+    cell: CellNumbers
 
-    def reserve(self, step: int) -> None:
-        """Make room for this step, the next one."""
-        if step == len(self.bytes_in):
-            self.bytes_in = np.concatenate([self.bytes_in, np.zeros_like(self.bytes_in)])
 
-    def use(self, last: StepNumbers, used: CellNumbers, halves: Bytes, step: int, *windows: Window) -> NDArray[np.bool]:
-        """Note that these halves of cells are used in this step. Returns which of them were not in the first window.
+class Cache:
+    """An L2 of two partitions, over cells of these sizes in bytes, in several cases at once: in each a partition has
+    another of the rooms.
 
-        `last` holds the step of the last use of each, and is changed. Those that are not in a window enter it.
-        """
-        before, whole = last[used], float(halves.sum())
-        outside = [before < window.first for window in windows]
-        for window, entering in zip(windows, outside, strict=True):
-            if many := np.count_nonzero(entering):
-                window.held += whole if many == len(used) else float(entering @ halves)
-        np.subtract.at(self.bytes_in, before, halves)
-        self.bytes_in[step] += whole
-        last[used] = step
-        return outside[0]
+    `reads` and `writes` are the bytes between DRAM and L2 so far, in each case. Other arrays have a row for each
+    partition of each case. The two partitions of a case are neighbours.
+    """
 
-    def shrink(self, window: Window, step: int, least: int = 0) -> float:
-        """Remove from a window the data used before step `least`, then the oldest until the rest fits. Returns the
-        bytes removed.
+    def __init__(self, sizes: NDArray[np.int64] | NDArray[np.float64], *rooms: Room):
+        cells, partitions = len(sizes), SIDES * len(rooms)
+        self.sizes, self.halves, self.step = sizes, sizes / 2, NEVER + 1
+        self.reads, self.writes = np.zeros(len(rooms)), np.zeros(len(rooms))
+        self.known, self.read_first = np.zeros(cells, bool), np.zeros(cells, bool)
+        # Of each partition: the last use of each home, then of each copy. Of each cell: the last store.
+        self.width = 2 * cells
+        self.last, self.last_stored = np.full(partitions * self.width, NEVER), np.full(cells, NEVER)
+        # Of each window and partition: the most bytes, the bytes in it, and the step since which it has all.
+        self.room = np.repeat(np.array(rooms, float).T, SIDES, axis=1)
+        self.held, self.first = np.zeros(self.room.shape), np.full(self.room.shape, NEVER + 1)
+        # The bytes that were last used in each step, of each partition. The last row: last stored, of any partition.
+        self.bytes_in = np.zeros((partitions + 1, FEW_STEPS))
+        self.row_of = np.array([range(partitions), range(partitions), [partitions] * partitions])
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes read from DRAM in the first case."""
+        return round(self.reads[0])
+
+    @property
+    def write_bytes(self) -> int:
+        """Bytes written to DRAM in the first case."""
+        return round(self.writes[0])
+
+    @property
+    def moved_bytes(self) -> list[int]:
+        """Bytes read and written in each case."""
+        return [round(moved) for moved in self.reads + self.writes]
+
+    @property
+    def first_bytes(self) -> int:
+        """The bytes that were read and never touched before."""
+        return int(self.sizes[self.read_first].sum())
+
+    @property
+    def dirty_bytes(self) -> int:
+        """Bytes that were written and are not in DRAM yet, in the first case."""
+        return round(self.held[DIRTIES, :SIDES].sum())
+
+    def flush(self) -> None:
+        """Empty the cache. Dirty bytes go to DRAM, and are not counted as written."""
+        self.first[:], self.held[:] = self.step, 0.0
+
+    def touch(self, loaded: list[CellNumbers], stored: list[CellNumbers]) -> None:
+        """Play one step: the cells that each side loads, then those that each side stores."""
+        cells = [*loaded, *stored]
+        numbers = np.repeat(np.arange(2 * SIDES), [*map(len, cells)])
+        self.play(Touched(np.zeros_like(numbers), numbers >= SIDES, numbers % SIDES, np.concatenate(cells)))
+
+    def play(self, touched: Touched) -> None:
+        """Play some steps."""
+        step, write, side, cell = touched
+        self._note_first(cell, write)
+        self._reserve(len(step))
+        rows = side[:, None] + np.arange(0, self.room.shape[1], SIDES)
+        homes, halves = rows * self.width + cell[:, None], np.broadcast_to(self.halves[cell][:, None], rows.shape)
+        parts = np.flatnonzero(np.diff(2 * SIDES * step + SIDES * write + write * side, prepend=-1)).tolist()
+        for start, end in pairwise([*parts, len(step)]):
+            part = slice(start, end)
+            if write[start]:
+                self._store(cell[part], homes[part], rows[part], halves[part])
+            else:
+                self._load(homes[part], rows[part], halves[part])
+            if end == len(step) or step[start] != step[end]:
+                self._shrink()
+                self.step += 1
+
+    def _note_first(self, cell: CellNumbers, write: NDArray[np.bool]) -> None:
+        """Note which cells are known, and which of them were read first."""
+        cells, first = np.unique(cell, return_index=True)
+        self.read_first[cells] |= ~self.known[cells] & ~write[first]
+        self.known[cells] = True
+
+    def _reserve(self, steps: int) -> None:
+        """Make room for so many steps, and for one that is empty."""
+        while self.step + steps >= self.bytes_in.shape[1]:
+            self.bytes_in = np.hstack([self.bytes_in, np.zeros_like(self.bytes_in)])
+
+    def _load(self, homes: Places, rows: Rows, halves: Bytes) -> None:
+        """Load cells. The half at home on the side that asks comes from DRAM if it is not there. The other half comes
+        from its home, unless a copy is on the side that asks; if it is not at home either, it comes from DRAM."""
+        places = np.concatenate((homes, homes + len(self.sizes)))
+        absent = self._use(places, np.concatenate((rows, rows)), np.concatenate((halves, halves)))
+        self.reads += halves[:, 0] @ absent[: len(homes)]
+        fetched = np.nonzero(absent[len(homes) :])
+        if len(fetched[0]):
+            there, rows, halves = self._other(homes[fetched], rows[fetched]), rows[fetched] ^ 1, halves[fetched]
+            self.reads += np.bincount(fetched[1], self._use(there, rows, halves) * halves, len(self.reads))
+
+    def _store(self, cells: CellNumbers, homes: Places, rows: Rows, halves: Bytes) -> None:
+        """Store cells of one side. Both halves become dirty at home; this side keeps a copy of the other half."""
+        places = np.concatenate((homes, homes + len(self.sizes), self._other(homes, rows)))
+        self._use(places, np.concatenate((rows, rows, rows ^ 1)), np.concatenate((halves, halves, halves)))
+        before, each, stored = self.last_stored[cells], halves[:, 0], self.bytes_in[-1]
+        self.held[DIRTIES] += each @ (before[:, None] < self.first[DIRTIES])
+        np.subtract.at(stored, before, each)
+        stored[self.step] += each.sum()
+        self.last_stored[cells] = self.step
+
+    def _other(self, homes: Places, rows: Rows) -> Places:
+        """The homes of the other halves of the cells with these homes in these partitions."""
+        return homes + ((rows ^ 1) - rows) * self.width
+
+    def _use(self, places: Places, rows: Rows, halves: Bytes) -> NDArray[np.bool]:
+        """Use these homes and copies in these partitions. Returns which of them were not there. Those that are not in a
+        window enter it."""
+        before = self.last[places]
+        outside = before < self.first[:DIRTIES, rows]
+        if np.count_nonzero(outside):
+            for held, entering in zip(self.held, outside, strict=False):
+                held += np.bincount(rows.ravel(), (entering * halves).ravel(), len(held))
+        np.subtract.at(self.bytes_in.reshape(-1), (rows * self.bytes_in.shape[1] + before).ravel(), halves.ravel())
+        self.bytes_in[:-1, self.step] += np.bincount(rows.ravel(), halves.ravel(), self.room.shape[1])
+        self.last[places] = self.step
+        return outside[HOLDS]
+
+    def _shrink(self) -> None:
+        """Remove from each window the oldest data until the rest fits. What is dirty also goes to DRAM when too much
+        was touched since.
 
         All bytes of a step are removed together, as soon as less than half of them would fit. On average this is
         neither too early nor too late.
         """
-        gone, window.most = 0.0, max(window.most, window.held)
-        while window.first <= step and (window.held > window.room or window.first < least):
-            leaving = float(self.bytes_in[window.first])
-            if window.held - leaving / 2 <= window.room and window.first >= least:
-                break
-            window.first, window.held, gone = window.first + 1, window.held - leaving, gone + leaving
-        return gone
-
-
-@dataclass
-class Window:
-    """The cells that were used since step `first`: `held` bytes, with room for `room` bytes."""
-
-    room: float
-    first: int = NEVER + 1
-    held: float = 0.0
-    most: float = 0.0
-    """The most bytes in it so far, at the end of a step before any are removed."""
-
-    def empty(self, step: int) -> None:
-        """Remove everything that was used before this step."""
-        self.first, self.held = step, 0.0
-
-
-class Partition:
-    """One side of the L2. It holds the halves at home here, and copies of halves at home on the other side.
-
-    `last`: the step in which each was last used, first of the homes of all cells, then of their copies.
-    """
-
-    def __init__(self, cells: int, room: Room):
-        self.last = np.full(2 * cells, NEVER)
-        self.uses = Uses()
-        self.held, self.touched, self.dirty = map(Window, room)
-
-    @property
-    def windows(self) -> tuple[Window, Window, Window]:
-        """What is held, what is used after a write until that goes to DRAM, and what is dirty."""
-        return self.held, self.touched, self.dirty
-
-    def use(self, used: CellNumbers, halves: Bytes, step: int) -> NDArray[np.bool]:
-        """Use these homes and copies, numbered as in `last`. Returns which of them were not here."""
-        return self.uses.use(self.last, used, halves, step, self.held, self.touched)
-
-    def shrink(self, step: int, written: Uses) -> float:
-        """Remove data that do not fit, and return the bytes written to DRAM."""
-        self.uses.shrink(self.held, step)
-        self.uses.shrink(self.touched, step)
-        return written.shrink(self.dirty, step, least=self.touched.first)
-
-
-class Cache:
-    """An L2 of two partitions, with the same room each, over cells of these sizes in bytes.
-
-    `read_bytes` and `write_bytes` went between DRAM and L2 so far. `first_bytes` of the reads were the first of their
-    cell.
-    """
-
-    def __init__(self, sizes: NDArray[np.int64] | NDArray[np.float64], room: Room):
-        self.sizes, self.halves = sizes, sizes / 2
-        self.partitions = [Partition(len(sizes), room) for _ in range(SIDES)]
-        self.written, self.last_written = Uses(), np.full(len(sizes), NEVER)
-        self.known = np.zeros(len(sizes), bool)
-        self.reads, self.writes, self.first_bytes, self.step = 0.0, 0.0, 0, NEVER + 1
-
-    @property
-    def read_bytes(self) -> int:
-        return round(self.reads)
-
-    @property
-    def write_bytes(self) -> int:
-        return round(self.writes)
-
-    @property
-    def moved_bytes(self) -> int:
-        """Bytes read and written."""
-        return round(self.reads + self.writes)
-
-    @property
-    def dirty_bytes(self) -> int:
-        """Bytes that were written and are not in DRAM yet."""
-        return round(sum(partition.dirty.held for partition in self.partitions))
-
-    def flush(self) -> None:
-        """Empty the cache. Dirty bytes go to DRAM, and are not counted as written."""
-        for partition in self.partitions:
-            for window in partition.windows:
-                window.empty(self.step)
-
-    def fills(self, share: float) -> bool:
-        """Whether a cache with this share of the room would have removed something that this one kept."""
-        return any(window.most > share * window.room for one in self.partitions for window in one.windows)
-
-    def touch(self, loaded: list[CellNumbers], stored: list[CellNumbers]) -> None:
-        """Play one step: the cells that each side loads, then those that each side stores."""
-        for uses in (self.written, *(partition.uses for partition in self.partitions)):
-            uses.reserve(self.step)
-        for side in range(SIDES):
-            if len(loaded[side]):
-                self._load(side, loaded[side])
-        for side in range(SIDES):
-            if len(stored[side]):
-                self._store(side, stored[side])
-        for partition in self.partitions:
-            self.writes += partition.shrink(self.step, self.written)
-        self.step += 1
-
-    def _load(self, side: int, cells: CellNumbers) -> None:
-        """Load cells on one side. The half at home here comes from DRAM if it is not here. The other half comes from
-        its home, unless a copy is here; if it is not at home either, it comes from DRAM."""
-        here, there, halves = self.partitions[side], self.partitions[1 - side], self.halves[cells]
-        new = cells[~self.known[cells]]
-        if len(new):
-            self.first_bytes += int(self.sizes[new].sum())
-            self.known[new] = True
-        absent = here.use(*self._both(cells, halves), self.step)
-        self.reads += float(absent[: len(cells)] @ halves)
-        fetched = absent[len(cells) :]
-        if fetched.any():
-            cells, halves = cells[fetched], halves[fetched]
-            self.reads += float(there.use(cells, halves, self.step) @ halves)
-
-    def _both(self, cells: CellNumbers, halves: Bytes) -> tuple[CellNumbers, Bytes]:
-        """The homes of these cells, then their copies, and the bytes of each."""
-        return np.concatenate((cells, cells + len(self.sizes))), np.concatenate((halves, halves))
-
-    def _store(self, side: int, cells: CellNumbers) -> None:
-        """Store cells on one side. Both halves become dirty at home; this side keeps a copy of the other half."""
-        halves = self.halves[cells]
-        self.known[cells] = True
-        self.partitions[side].use(*self._both(cells, halves), self.step)
-        self.partitions[1 - side].use(cells, halves, self.step)
-        self.written.use(self.last_written, cells, halves, self.step, *(each.dirty for each in self.partitions))
+        while True:
+            leaving = self.bytes_in[self.row_of, self.first]
+            gone = self.held - leaving / 2 > self.room
+            gone[DIRTIES] |= self.first[DIRTIES] < self.first[TOUCHES]
+            gone &= self.first <= self.step
+            if not np.count_nonzero(gone):
+                return
+            leaving *= gone
+            self.held -= leaving
+            self.first += gone
+            self.writes += leaving[DIRTIES].reshape(-1, SIDES).sum(axis=1)

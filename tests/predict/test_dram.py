@@ -17,8 +17,8 @@ from iosim.gpu.profile.explain import Explanation, explanation_rows, spills
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.predict.blocks import Launch, Touches, touches_of
-from iosim.predict.dram import Conditions, Dram, dram_bytes
-from iosim.predict.l2 import SIDES, SPREAD, Cache, Room, room_of
+from iosim.predict.dram import Conditions, Dram, Heads, dram_bytes
+from iosim.predict.l2 import FEW_STEPS, HOLDS, SIDES, SPREAD, Cache, Room, room_of
 from iosim.predict.predict import PROFILER_BYTES, predict
 from iosim.schedules import find
 
@@ -52,13 +52,46 @@ def test_a_cache_that_holds_all_reads_the_inputs_once_and_writes_nothing(name, N
 @pytest.mark.parametrize("more", [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}])
 @pytest.mark.parametrize("most_steps, at_once", [(10**6, 2**16), (10**6, 9), (20, 9)])
 def test_touches_that_repeat_one_are_left_out_where_all_fits(name, more, most_steps, at_once, monkeypatch):
-    """The same bytes as with all touches, which are played if nothing counts as fitting."""
-    p = Attention(40, 16, Nk=45, heads=4, kv_heads=2, batch=2, mask=parse_mask("window:30"))
+    """The same bytes as with all touches, which are played if nothing counts as fitting. `share` is that of the L2's
+    partition which all cells would take."""
+    p = Attention(24, 16, Nk=29, heads=2, kv_heads=1, batch=2, mask=parse_mask("window:20"))
     monkeypatch.setattr("iosim.predict.dram.MOST_STEPS", most_steps)
     monkeypatch.setattr("iosim.predict.dram.MOST_AT_ONCE", at_once)
-    found = [dram(name, p, Tiling(8, 16), places, **more) for places in (1, 5, 40)]
-    monkeypatch.setattr("iosim.predict.dram.SPREAD", 1)
-    assert found == [dram(name, p, Tiling(8, 16), places, **more) for places in (1, 5, 40)]
+    touches, conditions = touches_of(find(name), p, Tiling(8, 16)), Conditions(**more)
+    total, launches = (
+        Heads(touches, p, **{k: v for k, v in more.items() if k == "left_bytes"}).sizes.sum(),
+        touches.launches,
+    )
+
+    def found(places, share):
+        return dram_bytes(touches, p, [places] * len(launches), int(total / share), conditions, with_range=True)
+
+    cases = [(places, share) for places in (3, 20) for share in (0.1, 0.76, 0.8, 0.89)]
+    every = [found(*case) for case in cases]
+    monkeypatch.setattr(Heads, "fit", property(lambda heads: False, lambda heads, fit: None), raising=False)
+    assert every == [found(*case) for case in cases]
+
+
+@pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2", "split-kv", "flash2-bwd"])
+@pytest.mark.parametrize("more", [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}])
+@pytest.mark.parametrize("Nk", [45, 90])
+def test_cells_that_are_touched_alike_are_played_as_one(name, Nk, more, monkeypatch):
+    """The same bytes as cell by cell, with and without blocks of several heads that run side by side. Of 90 keys the last
+    are never touched."""
+    p = Attention(40, 16, Nk=Nk, heads=4, kv_heads=2, batch=2, mask=parse_mask("window:30"))
+    cases, joined, join = ((5, 2048), (16, 4096), (64, 8192)), [], Heads.join
+
+    def watched(heads, turns):
+        before = heads.sizes
+        join(heads, turns)
+        assert heads.sizes.sum() == before.sum()
+        joined.append(len(heads.sizes) / len(before))
+
+    monkeypatch.setattr(Heads, "join", watched)
+    found = [dram(name, p, Tiling(8, 16), *case, **more) for case in cases]
+    assert len(joined) == len(cases) and min(joined) < 0.5 and max(joined) <= 1
+    monkeypatch.setattr(Heads, "join", lambda heads, turns: None)
+    assert found == [dram(name, p, Tiling(8, 16), *case, **more) for case in cases]
 
 
 @pytest.mark.parametrize("name", ["flash1", "flash2"])
@@ -88,12 +121,13 @@ def test_what_both_sides_read_is_kept_twice(capacity_kib, cycles):
     assert reread(dram("flash2", p, Tiling(16, 16), 2, capacity_kib * 1024)) == cycles * 8 * 1024
 
 
-def scheduled(found, p, places, capacity, stride):
-    """Blocks in grid order on so many places, one by one; a place takes the next when it has none. Sides of the L2 take
-    turns. The caches are iosim's, the first as large as it should be."""
+def scheduled(found, p, places, capacity, stride, block_bytes):
+    """Blocks in grid order on so many places, one by one; a place takes the next when it has none, and stores so many
+    bytes of its own then. Sides of the L2 take turns. The caches are iosim's, the first as large as it should be."""
     shared, own = found.shared_cells, len(found.sizes_bytes) - found.shared_cells
     group, kv_instances = p.heads // p.kv_heads, p.batch * p.kv_heads
     sizes = [*found.sizes_bytes[:shared]] * kv_instances + [*found.sizes_bytes[shared:]] * p.instances
+    first_place, sizes = len(sizes), sizes + [block_bytes] * places
     caches, by_launch = [Cache(np.array(sizes), room_of(capacity, times)) for times in (1, 1 - SPREAD, 1 + SPREAD)], []
     cache = caches[0]
 
@@ -106,8 +140,11 @@ def scheduled(found, p, places, capacity, stride):
         waiting = [(head, range(*span)) for head in range(p.instances) for span in spans]
         running = [(0, range(0))] * places
         while waiting or any(at for _, at in running):
-            running = [(head, at) if at else waiting.pop(0) if waiting else (0, at) for head, at in running]
             kinds = {(write, side): set() for write in (False, True) for side in range(SIDES)}
+            for place, (_, at) in enumerate(running):
+                if not at and waiting:
+                    running[place] = waiting.pop(0)
+                    kinds[True, place % SIDES].update([first_place + place] if block_bytes else [])
             for place, (head, at) in enumerate(running):
                 for index in at[:stride]:
                     kinds[bool(launch.writes[index]), place % SIDES].add(cell(int(launch.touches[index]), head))
@@ -124,8 +161,8 @@ def scheduled(found, p, places, capacity, stride):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_places_take_blocks_in_grid_order(seed, monkeypatch):
-    """Random traces; with every second seed a step holds three touches of a place. Also where the L2 is a little smaller
-    or larger."""
+    """Random traces; with every second seed a step holds three touches of a place, and with every third a block stores
+    bytes of its place. Also where the L2 is a little smaller or larger."""
     rng, p = random.Random(seed), Attention(16, 16, heads=4, kv_heads=2, batch=2)
     shared, cells, stride = rng.randint(1, 6), rng.randint(8, 14), 1 + 2 * (seed % 2)
     lengths = [rng.randint(1, 12) for _ in range(rng.randint(1, 5))]
@@ -136,9 +173,10 @@ def test_places_take_blocks_in_grid_order(seed, monkeypatch):
     places, capacity = min(rng.randint(1, 9), p.instances * len(lengths)), rng.randint(1, 8 * cells) * 64
     work = -(-len(touches) * p.instances // places)
     monkeypatch.setattr("iosim.predict.dram.MOST_STEPS", -(-work // stride))
-    expected = scheduled(found, p, places, capacity, stride)
-    assert dram_bytes(found, p, [places], capacity, with_range=True) == expected
-    alone = dram_bytes(found, p, [places], capacity)
+    conditions = Conditions(block_bytes=48 * (seed % 3 == 0))
+    expected = scheduled(found, p, places, capacity, stride, conditions.block_bytes)
+    assert dram_bytes(found, p, [places], capacity, conditions, with_range=True) == expected
+    alone = dram_bytes(found, p, [places], capacity, conditions)
     assert alone == replace(expected, least_bytes=alone.total_bytes, most_bytes=alone.total_bytes)
 
 
@@ -180,13 +218,14 @@ def test_a_cache_counts_what_it_holds():
     cache, none = Cache(np.full(4, 10), Room(24, 240, 12)), np.empty(0, int)
     for cell in ([0], [1], [2]):
         cache.touch([none, none], [np.array(cell), none])
-    assert [one.held.held for one in cache.partitions] == [20, 15], "30 B in the first: the oldest left"
+    assert [*cache.held[HOLDS]] == [20, 15], "30 B in the first: the oldest left"
     assert (cache.dirty_bytes, cache.read_bytes, cache.write_bytes) == (20, 0, 10), "15 B in each: the oldest left"
 
 
-def test_a_cache_too_small_for_a_step_lasts_for_any_number_of_steps():
+@pytest.mark.parametrize("count", [FEW_STEPS - 2, FEW_STEPS - 1, FEW_STEPS, 2100])
+def test_a_cache_too_small_for_a_step_lasts_for_any_number_of_steps(count):
     """All of a step leaves at once, also when the arrays of steps are just full."""
-    p, count = Attention(16, 16), 2100
+    p = Attention(16, 16)
     touches = Launch(np.arange(count) % 2, np.zeros(count, bool), np.array([0, count]))
     found = dram_bytes(Touches([touches], np.full(2, 32), 0), p, [1], 0)
     assert (found.read_bytes, found.first_bytes) == (32 * count, 64)
