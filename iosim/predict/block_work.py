@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..core.machine import Block, Tile
 from ..core.shapes import product
@@ -67,8 +67,7 @@ RESCALE = Cost(timed_as="denormalise", pieces=True)  # of O, by online_softmax w
 _OUTPUT, _RAGGED, _UNSIZED = "_output", "_ragged", "_unsized"
 
 
-@dataclass(frozen=True)
-class StepKey:
+class StepKey(NamedTuple):
     """A tile step on one unit, in one setting. Its text is its name in [measured.steps] of a hardware file."""
 
     unit: Unit
@@ -260,9 +259,9 @@ class WorkCounter(BlockWatcher):
         if not words:
             return
         here, kind = self.here, (LOAD, tensor, words, alike([block]))
-        if kind not in self._known:
-            self._known[kind] = self._load_work(block, tensor, int(words))
-        one = self._known[kind]
+        one = self._known.get(kind)
+        if one is None:
+            one = self._known[kind] = self._load_work(block, tensor, int(words))
         here.loads += 1
         here.load_bytes += one.load_bytes
         if one.stalls:
@@ -312,9 +311,9 @@ class WorkCounter(BlockWatcher):
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
         here, kind = self.here, (STORE, tensor, words, alike([block]))
-        if kind not in self._known:
-            self._known[kind] = self._store_work(block, tensor, int(words))
-        one = self._known[kind]
+        one = self._known.get(kind)
+        if one is None:
+            one = self._known[kind] = self._store_work(block, tensor, int(words))
         here.store_bytes += one.store_bytes
         here.last_bytes += one.store_bytes
         here.add_all(one)
@@ -377,9 +376,10 @@ class WorkCounter(BlockWatcher):
             here.last_bytes = 0
         hidden = cost.hides and hides_nothing(inputs[0])
         kind = step, hidden, flops, len(outputs), alike(blocks)
-        if kind not in self._known:
-            self._known[kind] = self._work_of(step.__name__, cost, outputs, blocks, int(flops), hidden)
-        here.add_all(self._known[kind])
+        one = self._known.get(kind)
+        if one is None:
+            one = self._known[kind] = self._work_of(step.__name__, cost, outputs, blocks, int(flops), hidden)
+        here.add_all(one)
         if cost.rescales:
             self._rescale(outputs[0], outputs[-1])
 
@@ -485,16 +485,18 @@ class WorkCounter(BlockWatcher):
         self.here.add(self._key("rescale"), RESCALE, words, probability, words * self._busiest(scores))
 
 
-def alike(blocks: list[Block]) -> Hashable:
+def alike(blocks: Sequence[Block]) -> Hashable:
     """The same for all blocks of the same tensors and sizes, if the same dimensions share a tile."""
     number: dict[Tile, int] = {}
-
-    def same(side: Size | Tile) -> object:
-        if not isinstance(side, Tile):
-            return side
-        return number.setdefault(side, len(number)), side.length, full(side), side.size
-
-    return tuple([(block.tensor, *map(same, block.shape)) for block in blocks])
+    found: list[Hashable] = []
+    for block in blocks:
+        found.append(block.tensor)
+        for side in block.shape:
+            if isinstance(side, Tile):
+                found += number.setdefault(side, len(number)), side.length, full(side), side.size
+            else:
+                found.append(side)
+    return tuple(found)
 
 
 def hides_nothing(part: Input) -> bool:

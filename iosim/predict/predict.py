@@ -78,7 +78,7 @@ def steps_of(table: Mapping[str, list[float]]) -> dict[StepKey, StepRates]:
         if not isinstance(rates, list) or len(rates) != STEP_NUMBERS:
             found = f"{key} = {rates} in [measured.steps]"
             raise InputError("--hardware", found, f"{STEP_NUMBERS} numbers", again)
-        output = replace(key, output=True)
+        output = key._replace(output=True)
         if key.step == "scores" and output not in steps:
             raise InputError("--hardware", f"{key} without {output} in [measured.steps]", "both", again)
     if steps and StepKey("simt", "normalise") not in steps:

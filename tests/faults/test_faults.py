@@ -30,7 +30,7 @@ from iosim.counting import sweep as counted
 
 PAGE = ROOT / "docs" / "scale.md"
 MANY = (*LONG, *SMALLEST)  # 14 parts of usual chunks
-PARTS = (*GRID[:-1], "1KB:9KB:+1KB", *SMALLEST)
+PARTS = (*GRID[:-1], "1KB:9KB:+1KB", "--tiles", "16x16", *SMALLEST)  # most of the time is that of writing
 PARQUET = (*PARTS, "--format", "parquet")
 ROOFLINE = ("sweep", "--what", "roofline", "--N", "64:512:+64", "--d", 8, "--hardware", "h100", "--part-rows", 1)
 TRACE = ("trace", "--N", 512, "--d", 8, "--tiles", "16x16", "--format", "csv")

@@ -276,7 +276,7 @@ def test_a_step_takes_the_rates_of_the_step_it_is_timed_as():
     assert both.of_step(StepKey("simt", "denormalise")) == denormalise
     for key, timed_as in ((StepKey("tensor", "hide"), ""), (StepKey("simt", "normalise"), ""),
                           (StepKey("tensor", "squash"), "drop"), (StepKey("tensor", "normalise", output=True), "")):  # fmt: skip
-        missing = str(replace(key, step=timed_as or key.step))
+        missing = str(key._replace(step=timed_as or key.step))
         with pytest.raises(
             InputError, match=rf"no {missing} in .measured.steps.*iosim calibrate.*mark {key.step} with"
         ):
