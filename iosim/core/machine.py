@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self, cast
 from ..errors import ScheduleError
 from . import blame
 from .problem import TENSORS, Attention, Tensor, skips_tiles
-from .shapes import described, product, same, shape_of
+from .shapes import axes_of, described, product, same, selected
 
 if TYPE_CHECKING:
     from .typing import (
@@ -94,6 +94,7 @@ class Machine:
         self._at_allocate, self._at_free = hearing("allocate", watchers), hearing("free", watchers)
         self._at_step, self._at_end = hearing("step", watchers), hearing("launch_ended", watchers)
         self._resident: dict[Block, None] = {}
+        self._axes: dict[str, tuple[Size, ...]] = {}
         self._depth = 0
         self._broken = ""
 
@@ -144,7 +145,7 @@ class Machine:
         although they lie here. `sender` is the GPU that the words come from, if it is not the one that has them at
         home.
         """
-        block = self._allocate(tensor, shape_of(tensor, tiles, self.tensors, self.p))
+        block = self._allocate(tensor, self.shape_of(tensor, tiles))
         block.own, block.sender = own, sender
         words = self._moving(tensor, block.shape, where, own)
         for watcher in self._at_load:
@@ -168,7 +169,7 @@ class Machine:
         """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape. With
         `own` the words stay in this GPU's memory, as those of `load`."""
         self._check(block)
-        shape = shape_of(tensor, tiles, self.tensors, self.p)
+        shape = self.shape_of(tensor, tiles)
         if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
             raise ScheduleError(f"block {block.name} has not the shape of {tensor}{described(shape)}")
         block.own, words = own, self._moving(tensor, shape, None, own)
@@ -198,12 +199,19 @@ class Machine:
             return 0
         return product(x.size if isinstance(x, Tile) else x for x in shape)
 
+    def shape_of(self, tensor: str, tiles: tuple[Tile, ...]) -> Shape:
+        """The shape of the part of a tensor that tiles select."""
+        axes = self._axes.get(tensor)
+        if axes is None:
+            axes = self._axes[tensor] = axes_of(tensor, self.tensors, self.p)
+        return selected(tensor, axes, tiles)
+
     def _moving(self, tensor: str, shape: Shape, where: MaskLine | None, own: Own) -> Size:
         """The words of a shape that move: those that do not lie here already."""
         if own is True:
             return 0
         words = self.total(shape, where)
-        return words - self.total(shape_of(tensor, own, self.tensors, self.p)) if own else words
+        return words - self.total(self.shape_of(tensor, own)) if own else words
 
     def occurrences(self, *tiles: Tile) -> Visits:
         """What this event stands for: how often it happens, and with which sizes of these tiles."""

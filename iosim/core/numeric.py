@@ -10,7 +10,6 @@ import numpy as np
 from ..errors import ScheduleError
 from .machine import Block, Machine, Tile
 from .rounding import rounder
-from .shapes import shape_of
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -109,7 +108,7 @@ class Numeric(Machine):
         if block.own:
             mine = index
             if isinstance(block.own, tuple):
-                mine = slices(shape_of(tensor, block.own, self.tensors, self.p))
+                mine = slices(self.shape_of(tensor, block.own))
             part = homes[mine]
             if ((part != -1) & (part != here)).any():
                 raise ScheduleError(f"{tensor} is taken for its own by an iteration, and by another one before it")

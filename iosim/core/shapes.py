@@ -31,14 +31,18 @@ def same(a: object, b: object) -> bool:
     return equal if isinstance(equal, bool) else bool(equal.all())
 
 
-def shape_of(tensor: str, tiles: tuple[Tile, ...], tensors: Mapping[str, Tensor], p: Attention[Size]) -> Shape:
-    """The shape of the part of a tensor that tiles select. An axis without a tile is whole.
-
-    Raises ScheduleError for an unknown tensor, and for tiles that do not belong to its axes.
-    """
+def axes_of(tensor: str, tensors: Mapping[str, Tensor], p: Attention[Size]) -> tuple[Size, ...]:
+    """The lengths of a tensor's axes. Raises ScheduleError for an unknown tensor."""
     if tensor not in tensors:
         raise ScheduleError(f"tensor {tensor!r} is unknown; known: {', '.join(tensors)}")
-    axes = p.shape(tensors[tensor])
+    return p.shape(tensors[tensor])
+
+
+def selected(tensor: str, axes: tuple[Size, ...], tiles: tuple[Tile, ...]) -> Shape:
+    """The shape of the part of a tensor with these axes that tiles select. An axis without a tile is whole.
+
+    Raises ScheduleError for tiles that do not belong to its axes.
+    """
     if len(tiles) > len(axes):
         raise ScheduleError(f"{tensor} has {len(axes)} axes; {len(tiles)} tiles were given")
     for tile, axis in zip(tiles, axes):  # noqa: B905  # axes may be more

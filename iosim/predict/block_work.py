@@ -488,7 +488,7 @@ class WorkCounter(BlockWatcher):
 def alike(blocks: Sequence[Block]) -> Hashable:
     """The same for all blocks of the same tensors and sizes, if the same dimensions share a tile."""
     number: dict[Tile, int] = {}
-    found: list[Hashable] = []
+    found: list[object] = []
     for block in blocks:
         found.append(block.tensor)
         for side in block.shape:
