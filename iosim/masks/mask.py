@@ -209,7 +209,9 @@ class BoundMask(Generic[S]):
                 return atom.sees(x, y, 0, self._numbers(atom.file))
             return atom.sees(i, j, 0) if atom.tiles else atom.sees(x, y, self.shift)
 
-        return np.broadcast_to(evaluate(self.mask.expr, sees, joined), (len(queries), len(keys))).copy()
+        found = np.empty((len(queries), len(keys)), bool)
+        found[:] = evaluate(self.mask.expr, sees, joined)
+        return found
 
     def _numbers(self, file: MaskFile) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]:
         """The numbers of a file as a function of positions of tokens."""

@@ -47,11 +47,14 @@ def random_problem(rng, name, most):
     return schedule.about(Attention(rng.randint(1, few), rng.randint(1, 5), **options)).packed
 
 
-def bytes_of(schedule, p, tiling):
-    """The bytes that a tiling moves, by the hand-derived formula."""
-    kinds = {**TENSORS, **schedule.tensors}
-    counts = schedule.exact_traffic(p.tiled(tiling, skips_tiles(schedule, p)), tiling)
-    return sum(int(sum(pair)) * p.hbm_bytes(kinds[name]) for name, pair in counts.items())
+def bytes_moved(schedule, p, tilings):
+    """{a tiling: the bytes that it moves}, by the hand-derived formula."""
+    width = {name: p.hbm_bytes(kind) for name, kind in {**TENSORS, **schedule.tensors}.items()}
+    skips = skips_tiles(schedule, p)
+    counts = {tiling: schedule.exact_traffic(p.tiled(tiling, skips), tiling) for tiling in tilings}
+    return {
+        tiling: sum(int(sum(pair)) * width[name] for name, pair in moved.items()) for tiling, moved in counts.items()
+    }
 
 
 def every_tiling(schedule, p, multiple):
@@ -72,7 +75,7 @@ def judge(rng, name, monkeypatch, most=14):
     monkeypatch.setattr(best_module, "worth_arrays", lambda largest: asked.append(largest) or arrays)
     space = every_tiling(schedule, p, multiple)
     needs = {t: need.smem_bytes for t, need in zip(space, footprints(schedule, p, space), strict=True)}
-    moved = {t: bytes_of(schedule, p, t) for t in needs}
+    moved = bytes_moved(schedule, p, needs)
     steps = curve([schedule], p, multiple) if exact(schedule, p) else None
     fitting = 0
     for M in [*rng.sample(sorted(needs.values()), min(3, len(needs))), min(needs.values()) - 1]:
