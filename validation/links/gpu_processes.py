@@ -21,7 +21,6 @@ from threading import Event, Lock, Thread
 import numpy as np
 
 from iosim.core.numeric import Numeric, slices
-from iosim.core.shapes import shape_of
 from iosim.distributed.schedules import PASSES, of_ring
 
 RESULTS = {"forward": ("O",), "backward": ("dQ", "dK", "dV"), "step": ("O", "dQ", "dK", "dV")}
@@ -105,7 +104,7 @@ class OneGpu(Numeric):
             return
         own = np.full(self.array(tensor).shape, block.own is True)
         if isinstance(block.own, tuple) and block.own:
-            own[slices(shape_of(tensor, block.own, self.tensors, self.p))] = True
+            own[slices(self.shape_of(tensor, block.own))] = True
         own = own[index]
         values = np.where(own, self.memory.here(tensor, index, passing=False), np.nan)
         if not own.all():
