@@ -29,7 +29,9 @@ from sweeps_run import GRID, LONG, SMALLEST, begun, cluster_of, until
 from iosim.counting import sweep as counted
 
 PAGE = ROOT / "docs" / "scale.md"
-MANY = (*LONG, *SMALLEST)  # 14 parts of usual chunks
+MANY = (*LONG, *SMALLEST)  # 13 parts of usual chunks
+QUICK = (*LONG, "--tiles", "16x16")
+MANY_QUICK = (*QUICK, *SMALLEST)  # 9 parts
 PARTS = (*GRID[:-1], "1KB:9KB:+1KB", "--tiles", "16x16", *SMALLEST)  # most of the time is that of writing
 PARQUET = (*PARTS, "--format", "parquet")
 ROOFLINE = ("sweep", "--what", "roofline", "--N", "64:512:+64", "--d", 8, "--hardware", "h100", "--part-rows", 1)
@@ -66,7 +68,7 @@ def done(place, *args):
 
 def after_parts(place, run, chance):
     """The run, when a random number of parts is counted as done, or when it has ended."""
-    journal, parts = place / "sweep" / "_parts.jsonl", chance.randrange(14)
+    journal, parts = place / "sweep" / "_parts.jsonl", chance.randrange(10)
     until(
         lambda: run.process.poll() is not None or parts <= (journal.read_text().count("\n") if journal.exists() else 0)
     )
@@ -129,10 +131,10 @@ def killed(place, chance, line=PARTS):
 def killed_of_two(place, chance):
     """As `killed`, after a random number of parts, because most of the time processes are only starting."""
     with usual_chunks():
-        wanted, begins = undisturbed(MANY), ["-o", f"{place}/sweep/"]
+        wanted, begins = undisturbed(MANY_QUICK), ["-o", f"{place}/sweep/"]
         for line in [begins, ["--resume", *begins]][: 2 if chance.random() < 0.25 else 1]:
-            after_parts(place, Run(place, *MANY, "--jobs", 2, *line), chance).kill_after(chance.uniform(0, 0.05))
-        return wanted.bytes, resumed(place, MANY)
+            after_parts(place, Run(place, *MANY_QUICK, "--jobs", 2, *line), chance).kill_after(chance.uniform(0, 0.05))
+        return wanted.bytes, resumed(place, MANY_QUICK)
 
 
 def killed_one_file(place, chance, line=PARTS[:-2]):
@@ -147,12 +149,12 @@ def killed_one_file(place, chance, line=PARTS[:-2]):
 def killed_one_file_of_two(place, chance):
     """While processes put their parts into files beside it."""
     with usual_chunks():
-        wanted, file = undisturbed(LONG, folder=False), place / "x.csv"
-        run = Run(place, *LONG, "--jobs", 2, "-o", file)
+        wanted, file = undisturbed(QUICK, folder=False), place / "x.csv"
+        run = Run(place, *QUICK, "--jobs", 2, "-o", file)
         until(lambda: run.process.poll() is not None or [*place.glob("_x.csv.*.part.d/*")])
         run.kill_after(chance.uniform(0, 0.2))
         assert not file.exists() or file.read_bytes() == wanted.bytes
-        done(place, *LONG, "--jobs", 2, "-o", file)
+        done(place, *QUICK, "--jobs", 2, "-o", file)
         return wanted.bytes, file.read_bytes()
 
 
@@ -254,8 +256,8 @@ def two_runs(place, chance):
 def killed_worker(place, chance):
     """A process of --jobs."""
     with usual_chunks():
-        wanted = undisturbed(MANY)
-        whole = after_parts(place, Run(place, *MANY, "--jobs", 2, "-o", f"{place}/sweep/"), chance)
+        wanted = undisturbed(MANY_QUICK)
+        whole = after_parts(place, Run(place, *MANY_QUICK, "--jobs", 2, "-o", f"{place}/sweep/"), chance)
         until(lambda: children(whole.process.pid) or whole.process.poll() is not None)
         if workers := children(whole.process.pid):
             kill(chance.choice(workers))
