@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CellNumbers = NDArray[np.int64]
-"""Numbers of cells, each at most once."""
+"""Numbers of cells."""
 StepNumbers = NDArray[np.int64]
 """The step in which something last happened to each cell."""
 Bytes = NDArray[np.float64]
@@ -64,22 +64,22 @@ def room_of(capacity_bytes: float, times: float = 1.0) -> Room:
 
 
 class Touched(NamedTuple):
-    """Touches of some steps, in the order of their steps. In a step loads come before stores, and the first side's
-    stores before those of the other. A side loads a cell at most once in a step, and stores it at most once."""
+    """Touches of some steps, sorted by step, then loads before stores, then by side. In a step a side loads a cell at
+    most once, and stores it at most once."""
 
     step: StepNumbers
-    """The step of each touch; some step is 0."""
+    """The number of each touch's step, from 0 on. A number without a touch is no step."""
     write: NDArray[np.bool]
     side: NDArray[np.int64]
     cell: CellNumbers
 
 
 class Cache:
-    """An L2 of two partitions, over cells of these sizes in bytes, in several cases at once: in each a partition has
-    another of the rooms.
+    """An L2 of two partitions, over cells of these sizes in bytes. It is played with several rooms of a partition at
+    once; each room is a case.
 
-    `reads` and `writes` are the bytes between DRAM and L2 so far, in each case. Other arrays have a row for each
-    partition of each case. The two partitions of a case are neighbours.
+    `reads` and `writes` are the bytes between DRAM and L2 so far, in each case. Where an array has a row for each
+    partition, the two rows of the first case come first.
     """
 
     def __init__(self, sizes: NDArray[np.int64] | NDArray[np.float64], *rooms: Room):
@@ -90,10 +90,10 @@ class Cache:
         # Of each partition: the last use of each home, then of each copy. Of each cell: the last store.
         self.width = 2 * cells
         self.last, self.last_stored = np.full(partitions * self.width, NEVER), np.full(cells, NEVER)
-        # Of each window and partition: the most bytes, the bytes in it, and the step since which it has all.
+        # Of each window and partition: the most bytes, the bytes in it, and the first step whose bytes are in it.
         self.room = np.repeat(np.array(rooms, float).T, SIDES, axis=1)
         self.held, self.first = np.zeros(self.room.shape), np.full(self.room.shape, NEVER + 1)
-        # The bytes that were last used in each step, of each partition. The last row: last stored, of any partition.
+        # Of each partition: the bytes that were last used in each step. The last row, of both: those last stored.
         self.bytes_in = np.zeros((partitions + 1, FEW_STEPS))
         self.row_of = np.array([range(partitions), range(partitions), [partitions] * partitions])
 
