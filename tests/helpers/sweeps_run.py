@@ -15,7 +15,9 @@ GRID = (*HEAD, "--M", "1KB:17KB:+1KB")
 FEW = (*HEAD, "--M", "1KB:5KB:+1KB", "--tiles", "16x16")
 FEW_ROWS = 250  # of a chunk: 5 parts
 SMALLEST = ("--part-rows", 1)  # parts as small as they can be: a chunk
-LARGE = (*HEAD, "--M", "1KB:129KB:+1KB", *SMALLEST)  # some parts, even where chunks are large
+MANY_M = (*HEAD, "--M", "1KB:129KB:+1KB")
+LARGE = (*MANY_M, "--tiles", "16x16", *SMALLEST)  # some parts, even where chunks are large
+SLOW = (*MANY_M, *SMALLEST)  # the same rows with a search each, so that it can be met in the middle
 LONG = ("sweep", "--N", "64:8192:+64", "--d", "8:32:+8", "--schedule", "flash1,flash2", "--M", "1KB:129KB:+1KB")
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 from click.testing import CliRunner
-from sweeps_run import FEW, FEW_ROWS, GRID, HEAD, LARGE, SMALLEST, gathered, run
+from sweeps_run import FEW, FEW_ROWS, GRID, HEAD, SLOW, SMALLEST, gathered, run
 
 from iosim import __version__
 from iosim.commands.cli import main
@@ -248,7 +248,7 @@ def test_two_runs_do_not_share_a_folder(iosim, begun, tmp_path):
 def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     monkeypatch.undo()
     folder = tmp_path / "sweep"
-    first = run(*LARGE, "-o", f"{folder}/", "--jobs", 2 if number == signal.SIGTERM else 1)
+    first = run(*SLOW, "-o", f"{folder}/", "--jobs", 2 if number == signal.SIGTERM else 1)
     until = time.monotonic() + 60
     while not (folder / "_parts.jsonl").exists() and time.monotonic() < until:
         time.sleep(0.01)
@@ -256,8 +256,8 @@ def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
     _, said = first.communicate(timeout=60)
     assert first.returncode != 0
     assert number == signal.SIGKILL or "rows are in" not in said or "--resume" in said
-    assert iosim(*LARGE, "--resume", "-o", folder).exit_code == 0
-    assert gathered(iosim, folder, tmp_path) == iosim(*LARGE[:-2], "-o", "-").stdout.encode()
+    assert iosim(*SLOW, "--resume", "-o", folder).exit_code == 0
+    assert gathered(iosim, folder, tmp_path) == iosim(*SLOW[:-2], "-o", "-").stdout.encode()
 
 
 def test_a_run_that_ended_before_its_first_file_continues(iosim, tmp_path):
