@@ -107,6 +107,7 @@ assert iosim.floor(Attention(24, 4, mask=parse_mask("even"))).words == 24 * 4 + 
 """
 
 
+@pytest.mark.long
 def test_a_mask_atom_is_one_row(copy):
     copy.insert("iosim/masks/atoms.py", ")\nBY_NAME", EVEN)
     check = "check --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"

@@ -8,6 +8,7 @@ from statistics import median
 import numpy as np
 import pytest
 from paths import DATA
+from spread import spread
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
@@ -48,9 +49,14 @@ def test_a_cache_that_holds_all_reads_the_inputs_once_and_writes_nothing(name, N
     assert found.write_bytes == 0 and found.dirty_bytes == written
 
 
+BESIDE = [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}]
+
+
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "split-kv", "flash2-bwd"])
-@pytest.mark.parametrize("more", [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}])
-@pytest.mark.parametrize("most_steps, at_once", [(10**6, 2**16), (10**6, 9), (20, 9)])
+@pytest.mark.parametrize("more", BESIDE)
+@pytest.mark.parametrize(
+    "most_steps, at_once", spread([(10**6, 2**16), (10**6, 9), (20, 9)], lambda case: case == (20, 9))
+)
 def test_touches_that_repeat_one_are_left_out_where_all_fits(name, more, most_steps, at_once, monkeypatch):
     """The same bytes as with all touches, which are played if nothing counts as fitting. `share` is that of the L2's
     partition which all cells would take."""
@@ -73,8 +79,8 @@ def test_touches_that_repeat_one_are_left_out_where_all_fits(name, more, most_st
 
 
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2", "split-kv", "flash2-bwd"])
-@pytest.mark.parametrize("more", [{}, {"cold": True, "left_bytes": 9000}, {"block_bytes": 64}])
-@pytest.mark.parametrize("Nk", [45, 90])
+@pytest.mark.parametrize("more", BESIDE)
+@pytest.mark.parametrize("Nk", spread([45, 90], lambda Nk: Nk == 90))
 def test_cells_that_are_touched_alike_are_played_as_one(name, Nk, more, monkeypatch):
     """The same bytes as cell by cell, with and without blocks of several heads that run side by side. Of 90 keys the last
     are never touched."""
