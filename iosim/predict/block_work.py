@@ -493,7 +493,7 @@ def alike(blocks: Sequence[Block]) -> Hashable:
         found.append(block.tensor)
         for side in block.shape:
             if isinstance(side, Tile):
-                found += number.setdefault(side, len(number)), side.length, full(side), side.size
+                found.append((number.setdefault(side, len(number)), side.length, full(side), side.size))
             else:
                 found.append(side)
     return tuple(found)

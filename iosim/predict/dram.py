@@ -48,7 +48,8 @@ class Heads:
 
     Not all touches are played. If `fit`, the L2 has room for all cells, so only the first load and the first store of a
     cell in a launch matter. Else cells can be joined: those that are touched in the same steps, by the same sides and
-    in the same way, are one cell with the bytes of all. `sizes` are the bytes of the cells that are played.
+    in the same way, are one cell with the bytes of all. `number` says which one, and only one of them `speaks`: its
+    touches are played. `sizes` are the bytes of the cells that are played.
     """
 
     def __init__(self, found: Touches, problem: Attention, places: int = 0, place_bytes: int = 0, left_bytes: int = 0):
@@ -178,7 +179,7 @@ def _play(turns: Iterable[Turn], cache: Cache, heads: Heads) -> None:
 
 
 def _touched(turn: Turn, cells: CellNumbers, played: NDArray[np.bool], most: int) -> Touched:
-    """The touches of a turn that are played, each once. The numbers of cells are below `most`."""
+    """The touches of a turn that are played, each once. `most` is the number of cells."""
     step, column = np.nonzero(played)
     ways = SIDES * turn.writes[step, column] + turn.side[column]
     each, cell = np.divmod(np.unique((2 * SIDES * step + ways) * most + cells[step, column]), most)
@@ -213,8 +214,8 @@ def _turns(launch: Launch, every: Heads, problem: Attention, places: int) -> Ite
 
 
 def _turn(launch: Launch, every: Heads, at: Places, end: Places, head: Places, side: Places, stride: int) -> Turn:
-    """The turn in which blocks are `at` these touches, at the first of `stride` touches of each step. Each row of `at`
-    is a step, and each column a block."""
+    """The turn in which each block makes `stride` touches a step. `at` is the first touch of each step (rows) and block
+    (columns)."""
     at = (at[:, :, None] + np.arange(stride)).reshape(len(at), -1)
     end, head, side = (np.repeat(each, stride) for each in (end, head, side))
     inside, at = at < end, np.minimum(at, len(launch.touches) - 1)
