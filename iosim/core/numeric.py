@@ -86,7 +86,7 @@ class Numeric(Machine):
         return self.hbm[tensor]
 
     def _claim(self, tensor: str, index: tuple[Places, ...], stores: bool) -> None:
-        if self.turn is None:
+        if self.turn is None or not (stores or tensor in self._owners):
             return
         if tensor not in self._owners:
             self._owners[tensor] = np.full(self.array(tensor).shape, -1)
@@ -164,10 +164,10 @@ class Numeric(Machine):
                 block.value = self._new(block)
         arrays = [value_of(x) if isinstance(x, Block) else x.array() for x in inputs]
         for array in arrays:
-            array.flags.writeable = False
+            array.setflags(write=False)
         step(*map(value_of, outputs), *arrays)
         for array in arrays:
-            array.flags.writeable = True
+            array.setflags(write=True)
         for block in outputs:
             self._round(block)
         shaped = [x for x in inputs if isinstance(x, Block)]

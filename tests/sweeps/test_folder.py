@@ -314,7 +314,8 @@ def test_parts_have_the_groups_of_rows_of_one_file(rows, slow, iosim, tmp_path, 
     monkeypatch.setattr(counted, "PART_ROWS", rows)
     monkeypatch.setattr(counted, "SLOW_PART_ROWS", slow)
     folder, one, two = tmp_path / "sweep", tmp_path / "one.parquet", tmp_path / "two.parquet"
-    for line in (GRID, (*HEAD[:-1], "causal;strided:5", "--N", 1024, "--d", 8, "--M", "1KB:129KB:+8KB")):
+    strided = (*HEAD[:-1], "causal;strided:5", "--M", "3KB:33KB:+1KB", "--tiles", "8x8")
+    for line in (GRID, strided):
         assert iosim(*line, "-o", one).exit_code == 0
         assert iosim(*line, "--format", "parquet", "--resume", "-o", f"{folder}/{len(line)}/").exit_code == 0
         assert iosim("gather", folder / str(len(line)), "-o", two).exit_code == 0

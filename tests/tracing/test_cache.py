@@ -153,10 +153,11 @@ def test_belady_is_the_optimum():
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_schedules_line_by_line(name):
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_schedules_line_by_line(name, part):
     """Counts equal those of a slow cache. Tiles are ragged, tiles share lines, and rows are shorter than a line."""
-    random = Random(name)
-    for _ in range(4):
+    random = Random(f"{name} {part}")
+    for _ in range(2):
         dtype = random.choice(["fp16", "fp32"])
         p = Attention(random.randint(4, 14), random.randint(1, 6), Nk=random.randint(4, 14), acc_dtype=dtype)
         p = SCHEDULES[name].about(p)
