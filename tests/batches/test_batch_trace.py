@@ -68,7 +68,11 @@ def test_every_token_is_computed_once(trace):
 
 @pytest.mark.parametrize(
     "policy",
-    [{"max_tokens": 1000, "max_requests": 3}, {"max_tokens": 300, "chunk": 128}, {"max_tokens": 3, "max_requests": 5}],
+    [
+        {"max_tokens": 1000, "max_requests": 3},
+        {"max_tokens": 300, "chunk": 128},
+        pytest.param({"max_tokens": 3, "max_requests": 5}, marks=pytest.mark.long),
+    ],
 )
 def test_every_row_is_the_batch_of_its_step(trace, policy):
     found = iosim.replay(trace, **FIELDS, **policy)
