@@ -82,6 +82,42 @@ def test_a_false_claim_of_independence_is_found():
         Numeric(P, hbm).run(text, T)
 
 
+def test_an_iteration_may_not_read_what_another_one_wrote():
+    """Each writes rows of its own, and then reads all that are written. What nothing writes may be read by all."""
+
+    def text(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q, parallel=True):
+            chip.store(chip.load("Q", i), "O", i)
+            chip.load("K")
+            chip.load(shared)
+
+    hbm = {name: np.ones((10, 4)) for name in "QKVO"}
+    shared = "V"
+    Numeric(P, hbm).run(text, T)
+    shared = "O"
+    with pytest.raises(ScheduleError, match="same part of O"):
+        Numeric(P, hbm).run(text, T)
+
+
+def test_a_step_may_not_write_to_its_inputs():
+    """Two steps change q and o in turn. The third changes its input as well."""
+
+    def text(chip, p, t):
+        q, o = chip.load("Q"), chip.load("O")
+        for out, given, step in ((o, q, add), (q, o, add), (o, q, spoil)):
+            chip.update(out, step, given)
+        chip.free(q, o)
+
+    def add(out, given):
+        out += given
+
+    def spoil(out, given):
+        given[...] = 0
+
+    with pytest.raises(ScheduleError, match=r"given\[.*read-only"):
+        Numeric(P, {name: np.ones((10, 4)) for name in "QO"}).run(text, T)
+
+
 def test_capacity_raises_with_what_was_found_and_allowed():
     with pytest.raises(CapacityError, match="SRAM holds 8 B"):
         Machine(P, Capacity(limit_bytes=8)).run(lambda chip, p, t: chip.free(chip.load("K")), T)
