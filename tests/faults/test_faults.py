@@ -444,7 +444,8 @@ def make_tries(name, tries):
             rows, others = Counter(wanted.splitlines()), Counter(got.splitlines())
             lost, doubled = lost + (rows - others).total(), doubled + (others - rows).total()
             assert lost or doubled, "the order of rows"
-    assert tries < 5 or 4 * ENDS[-signal.SIGKILL] >= ENDS.total(), "most kills came after the end"
+    few = ENDS.total() < 15  # of so few, most may come late by chance
+    assert few or 4 * ENDS[-signal.SIGKILL] >= ENDS.total(), f"most kills came after the end: {ENDS}"
     return lost, doubled
 
 
