@@ -78,7 +78,7 @@ def test_every_row_is_the_batch_of_its_step(trace, policy):
     found = iosim.replay(trace, **FIELDS, **policy)
     rows = found.to_rows()
     shared = 0
-    some = range(len(rows)) if len(rows) < 40 else np.linspace(0, len(rows) - 1, 15).astype(int)
+    some = range(len(rows)) if len(rows) < 40 else np.linspace(0, len(rows) - 1, 25).astype(int)
     for k in some:
         requests = requests_at(trace, Policy(**policy), k)
         step = iosim.batch(requests, **FIELDS, mask="causal")

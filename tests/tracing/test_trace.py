@@ -212,16 +212,24 @@ def one_mask_each(case):
     return list(SCHEDULES).index(name) % 3 == TRACED.index(mask)
 
 
-@pytest.mark.parametrize("name, mask", spread(TRACES, one_mask_each, "-".join))
-def test_events_of_a_loop_are_written_together_as_they_are_one_by_one(name, mask):
-    """Every text format: the writer gets whole loops, or events that are made one by one. Every second schedule also has
-    a column that names it."""
+def one_table_each(case):
+    """Each schedule under one mask, and every second one with a column that names it."""
+    name, mask, named = case
+    return one_mask_each((name, mask)) and list(SCHEDULES).index(name) % 2 == named
+
+
+@pytest.mark.parametrize(
+    "name, mask, named", spread([(*case, named) for case in TRACES for named in (False, True)], one_table_each)
+)
+def test_events_of_a_loop_are_written_together_as_they_are_one_by_one(name, mask, named):
+    """Every text format: the writer gets whole loops, or events that are made one by one. `named` tables have a column
+    for the schedule."""
     schedule, tiling = SCHEDULES[name], Tiling(3, 2)
     try:
         p = schedule.about(Attention(11, 3, Nk=9, mask=parse_mask(mask), lse=True))
     except InputError:
         return
-    events, named = [], [*SCHEDULES].index(name) % 2
+    events = []
     columns = (*["schedule"] * named, *event_file.EVENT_COLUMNS)
     Machine(p, Trace(events.append)).run(schedule, tiling)
     for kind in event_file.TEXT_WRITERS:
