@@ -76,8 +76,8 @@ class Messages(Watcher):
         """{(sender, receiver, tensor): words}."""
         found: Counter[tuple[int, int, str]] = Counter()
         for message in self.found:
-            ranks, words = np.unique(self.senders(message), return_counts=True)
-            for rank, many in zip(ranks.tolist(), words.tolist(), strict=True):
-                if rank >= 0:
+            words = np.bincount(self.senders(message).ravel() + 1)  # the first is of the words that lie here
+            for rank, many in enumerate(words[1:].tolist()):
+                if many:
                     found[rank, message.receiver, message.tensor] += many
         return found

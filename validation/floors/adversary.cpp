@@ -65,8 +65,10 @@ struct Run {
             for (size_t x = 0; x < held.size(); x++) {
                 int w = held[x];
                 if (pinned && (w == pinned[0] || w == pinned[1] || w == pinned[2])) continue;
+                double far = at_use[w] - now;
+                if (far <= worst) continue;    // the weight is at most 1
                 bool pays = at_use[w] < NEVER && dirty[w] && !(is_score(w) && order.again[w - C(0, 0)]);
-                double far = (at_use[w] - now) * (pays ? order.weight : 1.0);
+                if (pays) far *= order.weight;
                 if (far > worst) { worst = far; victim = x; }
             }
             int w = held[victim];

@@ -144,7 +144,7 @@ def larger(short: bool) -> Iterator[Instance]:
                 yield Instance(24, 24, d, dv, M, cost, "mla")
 
 
-def build(name: str, folder: Path, optimised: str = "-O2") -> str:
+def build(name: str, folder: Path, optimised: str = "-O3") -> str:
     """The path of a program, compiled with g++."""
     out = folder / name
     subprocess.run(["g++", optimised, "-std=c++17", "-o", str(out), str(HERE / f"{name}.cpp")], check=True)

@@ -91,15 +91,18 @@ static void note_children() {
     }
     children.clear();
 }
-static std::vector<Set> kept(Set from, int room) {     // every way to keep `room` words of a set
-    std::vector<Set> ways{from};
-    while (!ways.empty() && __builtin_popcountll(ways[0]) > room) {
-        std::vector<Set> fewer;
-        for (Set w : ways) for (Set rest = w; rest; rest &= rest - 1) fewer.push_back(w & ~(rest & -rest));
-        std::sort(fewer.begin(), fewer.end());
-        fewer.erase(std::unique(fewer.begin(), fewer.end()), fewer.end());
-        ways = fewer;
+static std::vector<Set> ways;                           // to keep some words of a set; the smallest number first
+static void drop(Set kept, Set rest, int words) {      // drops that many words of `rest`
+    if (!words) { ways.push_back(kept); return; }
+    while (__builtin_popcountll(rest) >= words) {
+        Set highest = bit(63 - __builtin_clzll(rest));
+        rest &= ~highest;
+        drop(kept & ~highest, rest, words - 1);
     }
+}
+static const std::vector<Set>& kept(Set from, int room) {   // every way to keep `room` words of a set
+    ways.clear();
+    drop(from, from, std::max(0, __builtin_popcountll(from) - room));
     return ways;
 }
 static void expand(State s, int cost) {
