@@ -14,7 +14,7 @@ from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
 from ..counting.given import memory, without_memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
@@ -247,12 +247,6 @@ PART_SHAPE: Columns[Row] = (
 )
 
 
-TAKEN = (
-    *("requests", "trace", "d", "M", "hardware", "paper_model", "ways", "tiles", "tile_multiple", "mask", "layers"),
-    *("chunks", "detail", "max_tokens", "max_requests", "chunk"),
-)
-
-
 class Given(TypedDict, total=False):
     """The SRAM and the tiles of a question about a batch."""
 
@@ -263,7 +257,7 @@ class Given(TypedDict, total=False):
     tile_multiple: int | None
 
 
-@takes_causal
+@takes_options()
 def batch(
     requests: RequestsAsked,
     d: int,
@@ -302,7 +296,6 @@ def batch(
 
 def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOptions) -> tuple[Batch, Conditions]:
     """(a question about a batch, but for its requests, and the conditions of it)."""
-    check_names("batch", options, TAKEN)
     for name in OF_SIZES:
         if name in options:
             raise InputError(f"batch: keyword {name}", options[name], "requests", "they say how many there are")  # type: ignore[literal-required]
@@ -324,7 +317,7 @@ def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOpti
     return asked, under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
 
 
-@takes_causal
+@takes_options()
 def replay(
     trace: str,
     d: int,

@@ -19,7 +19,7 @@ from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import Conditions, conditions
 from .given import memory, without_memory
-from .names import check_names, takes_causal
+from .names import takes_options
 from .notes import keys_notes
 from .published import Published, PublishedTiles, tiles_of_gpus
 from .report import Report
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 TILE_RULES = ("paper", "best")
 
 
-@takes_causal
+@takes_options()
 def count(
     N: int,
     d: int,
@@ -68,8 +68,6 @@ def count(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    taken = ("N", "d", "M", "hardware", "paper_model", "schedules", "tiles", "tile_multiple", "mask")
-    check_names("count", options, taken)
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
+from inspect import signature
 from typing import ParamSpec, TypeVar
 
 from ..core.options import OF_EVERY_PROBLEM, find_option, option_names
@@ -17,22 +18,28 @@ FUNCTIONS = {"by": "iosim.fastest", "curve": "iosim.curve", **dict.fromkeys(("at
 """{option of `iosim tune`: its function}, for those that are no keywords of `iosim.tune`."""
 
 
-def takes_causal(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """A function that takes `mask` and takes `causal=True` as well, for `mask="causal"`. It raises InputError beside
-    another mask, and for a keyword that is the name of an option in other programs."""
+def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
+    """A decorator for functions that take options of a problem as keywords.
 
-    @wraps(function)
-    def named(*values: Parameters.args, **given: Parameters.kwargs) -> Answer:
-        if given.pop("causal", False):
-            if str(given.get("mask", "causal")) != "causal":
-                hint = "join them as mask='causal&...'"
-                raise InputError("causal=True", f"mask={str(given['mask'])!r} as well", "one of the two", hint)
-            given["mask"] = "causal"
-        where = f"{function.__name__}: keyword"
-        for name in given:
-            if meant := meant_by(name):
-                raise InputError(where, name, "the names of iosim's options", did_you_mean([meant]))
-        return function(*values, **given)
+    They raise InputError for a keyword that is neither such an option, nor a parameter of theirs, nor one of `others`.
+    They take `causal=True` for `mask="causal"`, and raise InputError if another mask stands beside it.
+    """
+
+    def named(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+        own = [name for name, one in signature(function).parameters.items() if one.kind is not one.VAR_KEYWORD]
+        known = (*others, *own)
+
+        @wraps(function)
+        def checked(*values: Parameters.args, **given: Parameters.kwargs) -> Answer:
+            if given.pop("causal", False):
+                if str(given.get("mask", "causal")) != "causal":
+                    hint = "join them as mask='causal&...'"
+                    raise InputError("causal=True", f"mask={str(given['mask'])!r} as well", "one of the two", hint)
+                given["mask"] = "causal"
+            check_names(f"{function.__name__}: keyword", given, known)
+            return function(*values, **given)
+
+        return checked
 
     return named
 
@@ -41,12 +48,13 @@ def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> No
     """Raise InputError for a keyword that is neither an option of a problem nor one of the function's other
     keywords."""
     for name in given:
+        if meant := meant_by(name):
+            raise InputError(where, name, "the names of iosim's options", did_you_mean([meant]))
+    for name in given:
         if name not in others and name not in USUAL and find_option(name) is None:
-            causal = ["causal"] * ("mask" in others)
-            known = list(dict.fromkeys([*others, *causal, *USUAL, *option_names()]))
-            meant = meant_by(name) or FUNCTIONS.get(name)
-            hint = did_you_mean([meant]) if meant else suggestion(name, known)
-            raise InputError(f"{where}: keyword", name, ", ".join(known), hint)
+            known = list(dict.fromkeys([*others, "causal", *USUAL, *option_names()]))
+            meant = FUNCTIONS.get(name)
+            raise InputError(where, name, ", ".join(known), did_you_mean([meant]) if meant else suggestion(name, known))
 
 
 def meant_by(name: str) -> str | None:

@@ -12,7 +12,7 @@ from ..counting.asked import asked, header
 from ..counting.columns import problem_columns, problem_row
 from ..counting.conditions import conditions
 from ..counting.given import memory as sram
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
@@ -365,13 +365,8 @@ def most(result: LinkResult) -> tuple[int, int]:
 
 # ---------------------------------------------------------------- the function
 
-TAKEN = (
-    "N", "d", "ranks", "nodes", "M", "hardware", "paper_model", "schedules", "mask", "tile_multiple", "link", "network",
-    "memory", "passes", "detail",
-)  # fmt: skip
 
-
-@takes_causal
+@takes_options()
 def links(
     N: int,
     d: int,
@@ -399,7 +394,6 @@ def links(
     step: both in one run, which keeps what it can. With `detail` the answer has the
     words of each pair of GPUs. Other options are those of `iosim.count`. Raises InputError for whatever is not allowed.
     """
-    check_names("links", options, TAKEN)
     under = conditions(hardware, options, tile_multiple, paper_model)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     check_problem(problem, passes)

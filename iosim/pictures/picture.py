@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from ..answer import Answer, Column, Pieces, Row, Table, numbered, type_of
 from ..core.tiling import parse_tiles, tiles_text
 from ..counting.given import Choice, Given, memories, problem
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.sweep_axes import AXES, AxisValue, schedule_names
 from ..errors import InputError, suggestion
 from ..studies.roofline import roofline
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
 
     Blocks = Callable[[Attention, str | None, Sequence[str], Rule | None, int], Drawn]
-
-CHOSEN = ("schedules", "tiles", "tile_multiple", "path", "hardware", "paper_model")
-TAKEN = ("rows", "x", "y", "by", "steps", "picture", "ranks", *CHOSEN)
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +82,7 @@ class Picture(Answer):
         return self.drawn.title + lines
 
 
-@takes_causal
+@takes_options(*AXES)
 def plot(
     rows: str | pd.DataFrame | None = None,
     *,
@@ -122,7 +119,6 @@ def plot(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("plot", values, (*AXES, *TAKEN))
     if path is not None:
         draw.format_of(path)
     M, names = values.pop("M", None), tuple(schedule_names(schedules))

@@ -10,7 +10,7 @@ from ..answer import Pieces, Table
 from ..core.problem import Attention
 from ..core.tiling import parse_tiles
 from ..counting.asked import asked
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
 from ..schedules import find_all
@@ -37,7 +37,7 @@ class Checks(Table):
         return f"{super().summary()}, {'all ok' if self.ok else 'not all ok'}"
 
 
-@takes_causal
+@takes_options()
 def check(
     N: int = 96,
     d: int = 16,
@@ -57,8 +57,6 @@ def check(
     dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
     Raises InputError for whatever is not allowed.
     """
-    taken = ("N", "d", "tiles", "schedules", "seed", "dropout", "mask")
-    check_names("check", options, taken)
     chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
     p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)  # type: ignore[misc]  # has no causal
     return check_problem(p, tiles, schedules, seed)

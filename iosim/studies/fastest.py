@@ -10,7 +10,7 @@ from ..core.problem import Attention
 from ..counting.asked import asked
 from ..counting.columns import problem_row
 from ..counting.conditions import conditions
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..masks import parse_mask
 from ..predict.on_request import asks_for_generated
 from ..schedules import find_all
@@ -154,7 +154,7 @@ def idle(found: FastestAnswer, best: TimedTiles) -> str:
     return f"{text}: {told}."
 
 
-@takes_causal
+@takes_options()
 def fastest(
     N: int,
     d: int,
@@ -175,8 +175,6 @@ def fastest(
     predictions take up to half a minute for each schedule. Other options are those of `count`. Raises InputError for
     whatever is not allowed.
     """
-    taken = ("N", "d", "hardware", "paper_model", "predict", "schedules", "tile_multiple", "mask")
-    check_names("fastest", options, taken)
     under = conditions(hardware, options, tile_multiple, paper_model)
     p = Attention(N, d, mask=parse_mask(mask), **under.options)
     names = [schedule.name for schedule in find_all(schedules)]

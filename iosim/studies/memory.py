@@ -9,7 +9,7 @@ from ..answer import Column, Columns, Row, Table
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention, S
 from ..core.tiling import parse_tiles, tiles_text
-from ..counting.names import check_names
+from ..counting.names import takes_options
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
@@ -84,6 +84,7 @@ KEPT = (
 )
 
 
+@takes_options()
 def memory(
     N: Axis | None = None,
     d: int | None = None,
@@ -102,7 +103,6 @@ def memory(
 
     Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
-    check_names("memory", options, ("N", "d", "budget", "tiles", "grid"))
     if d is None:
         raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)

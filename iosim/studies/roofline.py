@@ -21,7 +21,7 @@ from ..counting.bounds import floor_of
 from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, rules_of
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
@@ -77,11 +77,6 @@ def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
         if one.gpu == chip.name and [getattr(one.problem, name) for name in (*SIZES, "dtype", "mask")] == own
     ]
     return sorted(found, key=lambda one: one.seconds)
-
-
-TAKEN = (
-    "N", "d", "hardware", "paper_model", "M", "schedules", "tiles", "tile_multiple", "decode", "predict", "mask",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -178,7 +173,7 @@ class Roofline(Answer):
         return [*self.implied, *mask_notes(p, (row.schedule for row in self.rows)), *tiles]
 
 
-@takes_causal
+@takes_options()
 def roofline(
     N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
     tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, predict: str | None = None,
@@ -191,7 +186,6 @@ def roofline(
     predicted time of generated kernels. Other options are those of `count`. Raises InputError for whatever is not
     allowed.
     """
-    check_names("roofline", options, TAKEN)
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, rule = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles)
     chip = load(hardware)

@@ -14,7 +14,7 @@ from ..counting.columns import problem_columns, problem_row
 from ..counting.conditions import conditions
 from ..counting.count import TILE_RULES, rules_of, run
 from ..counting.given import memory, without_memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.result import RESULT, Result
 from ..counting.sentence import BASELINE
 from ..errors import InputError, suggestion
@@ -242,7 +242,7 @@ def less_or_more(share: float) -> str:
 # ---------------------------------------------------------------- the count
 
 
-@takes_causal
+@takes_options()
 def training(
     N: int,
     d: int,
@@ -264,11 +264,6 @@ def training(
     operations that standard attention does in separate passes. Other options are those of `iosim.count`. Raises
     InputError for whatever is not allowed.
     """
-    taken = (
-        "N", "d", "M", "hardware", "paper_model", "combinations", "tiles", "backward_tiles", "tile_multiple", "unfused",
-        "mask",
-    )  # fmt: skip
-    check_names("training", options, taken)
     under = conditions(hardware, options, tile_multiple, paper_model, tiles and (tiles, backward_tiles))
     p, M = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware)
     rule, backward_rule = read_tiles(tiles), read_tiles(backward_tiles, "--backward-tiles")

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 from ..cells import Cells, Chunk
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
 from ..files import room_beside
@@ -74,11 +74,10 @@ def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int
         return write(work, out, pieces, advance)
 
 
-TAKEN = ("schedules", "tiles", "tile_multiple", "hardware", "paper_model", "what", "jobs", "scheduler")
 IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
 
 
-@takes_causal
+@takes_options(*AXES, *OWN)
 def sweep(
     schedules: AxisValue = (),
     tiles: AxisValue = None,
@@ -107,7 +106,6 @@ def sweep(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    check_names("sweep", values, (*AXES, *TAKEN, *OWN))
     own = {name: values.pop(name) for name in OWN if name in values}
     own["schedules"] = schedules
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}

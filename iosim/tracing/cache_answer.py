@@ -15,7 +15,7 @@ from ..core.tiling import read_tiles
 from ..counting.asked import asked
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.given import memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..schedules import Schedule, find
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 """Takes a text about the progress."""
-TAKEN = (
-    "N", "d", "M", "trace", "hardware", "paper_model", "tile_multiple", "tiles", "schedule", "granularity", "line",
-    "policy", "tensors", "curve", "mask",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -233,7 +229,7 @@ def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silen
     return table_of(path, path, compare(caches, moves, own, tell))
 
 
-@takes_causal
+@takes_options()
 def cache(
     N: int | None = None,
     d: int | None = None,
@@ -267,7 +263,6 @@ def cache(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("cache", options, TAKEN)
     if trace is not None:
         problem: dict[str, object] = {
             "N": N,

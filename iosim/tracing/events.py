@@ -12,7 +12,7 @@ from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..counting.asked import asked
 from ..counting.conditions import conditions
 from ..counting.given import memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..units import parse_bytes
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ..core.typing import Event, Mask, TilesAsked
 
 SHOWN = 20  # events that are printed
-TAKEN = ("N", "d", "M", "hardware", "paper_model", "tiles", "schedule", "path", "format", "mask")
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +83,7 @@ class Events(Answer):
         return f"{self.schedule.name}, {asked(self.problem)}, {tiles}"
 
 
-@takes_causal
+@takes_options()
 def trace(
     N: int,
     d: int,
@@ -106,7 +105,6 @@ def trace(
     Br x Bc, or paper or best with an M. Other options are those of `count`. Raises InputError for whatever is not
     allowed.
     """
-    check_names("trace", options, TAKEN)
     rule = read_tiles(tiles)
     under = conditions(hardware, options, None, paper_model, tiles)
     p = Attention(N, d, mask=parse_mask(mask), **under.options)

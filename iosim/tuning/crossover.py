@@ -17,7 +17,7 @@ from ..counting.columns import option_columns, type_of
 from ..counting.conditions import conditions
 from ..counting.count import run
 from ..counting.given import Given, Place, counts, memories, several
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.notes import mask_notes
 from ..counting.sentence import comparison, distance_to_floor, joined
 from ..errors import InputError
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
 
 EVERY_N = "1:4096:+1"
 SOME_N = "64:4096:+64"  # under a mask, where each length may take milliseconds
-TAKEN = ("N", "d", "M", "hardware", "paper_model", "schedules", "tile_multiple", "mask", "detail")
 
 
-@takes_causal
+@takes_options()
 def crossover(
     N: Counts | None = None,
     d: Counts | None = None,
@@ -74,7 +73,6 @@ def crossover(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("crossover", options, TAKEN)
     given, size = {**cast("Given", options)}, None if M is None else str(M)
     places = [] if size is None and hardware is None else memories(given, size, hardware)
     if N is None and not places:

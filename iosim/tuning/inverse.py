@@ -23,7 +23,7 @@ from ..counting.bounds import CLASSES, FLOORS, no_exact, none_of_class
 from ..counting.columns import flags, problem_row
 from ..counting.conditions import conditions
 from ..counting.floors import held_words, narrowest_bytes
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.result import tile_sizes
 from ..errors import InputError
 from ..hardware import Hardware, load
@@ -54,23 +54,11 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
     from ..schedules.registry import SchedulesAsked
 
-TAKEN = (
-    "N",
-    "d",
-    "at_most",
-    "x_floor",
-    "hardware",
-    "paper_model",
-    "schedules",
-    "tile_multiple",
-    "mask",
-    "least_blocks",
-)
 GOALS = ("at_most", "x_floor")
 MOST_STRETCHES = 10  # that people see
 
 
-@takes_causal
+@takes_options()
 def least_M(
     N: int,
     d: int,
@@ -94,7 +82,6 @@ def least_M(
 
     Raises InputError for whatever is not allowed.
     """
-    check_names("least_M", options, TAKEN)
     check_goal([name for name, goal in zip(GOALS, (at_most, x_floor), strict=True) if goal is not None])
     under = conditions(hardware, options, tile_multiple, paper_model)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)

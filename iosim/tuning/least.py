@@ -15,7 +15,7 @@ from ..counting.columns import flags
 from ..counting.conditions import conditions
 from ..counting.count import counted_tiling, run, run_published
 from ..counting.given import memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
 from ..counting.result import Result, tile_sizes
 from ..errors import InputError
@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from ..schedules.registry import SchedulesAsked
 
 
-# Keywords beside the fields of Attention.
-TAKEN = ("N", "d", "M", "hardware", "schedules", "tile_multiple", "mask", "least_blocks", "paper_model")
-
-
-@takes_causal
+@takes_options()
 def tune(
     N: int,
     d: int,
@@ -63,7 +59,6 @@ def tune(
     tilings with at least that number of thread blocks are searched. Other options are the fields of `Attention`.
     Raises InputError for whatever is not allowed.
     """
-    check_names("tune", options, TAKEN)
     under = conditions(hardware, options, tile_multiple, paper_model)
     problem, multiple = Attention(N, d, mask=parse_mask(mask), **under.options), under.multiple
     size = memory(M, hardware)
@@ -205,7 +200,7 @@ def published_in(space: list[Schedule], problem: Attention) -> list[PublishedTil
 PAPER_M = (65_536, 98_304, 166_912, 232_448)  # SRAM that one block may use on a T4, V100, A100, H100, in bytes
 
 
-@takes_causal
+@takes_options()
 def curve(
     N: int,
     d: int,
@@ -224,7 +219,6 @@ def curve(
     arguments are those of `tune`. Schedules whose best tiling is not known at every M are not searched;
     `left_out` names them. Raises InputError for whatever is not allowed.
     """
-    check_names("curve", options, TAKEN)
     problem = Attention(N, d, mask=parse_mask(mask), **options)  # type: ignore[misc]  # has no causal
     multiple = 1 if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")

@@ -16,7 +16,7 @@ from ..counting.conditions import conditions
 from ..counting.count import count, default_schedules
 from ..counting.floors import held_words
 from ..counting.given import memory
-from ..counting.names import check_names, takes_causal
+from ..counting.names import takes_options
 from ..counting.report import Report
 from ..errors import InputError
 from ..masks import parse_mask
@@ -88,7 +88,7 @@ def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
     return [f"the floors count M as {held:,} words, of the narrowest type; the orders count it in words of {p.dtype}"]
 
 
-@takes_causal
+@takes_options()
 def bounds(
     N: int,
     d: int,
@@ -106,7 +106,6 @@ def bounds(
     is the least traffic of all schedules and tiles. Under a mask that `tune` refuses, it is the least traffic that
     `count` finds. Options are those of `count`. Raises InputError for whatever is not allowed.
     """
-    check_names("bounds", options, ("N", "d", "M", "hardware", "paper_model", "mask", "backward"))
     under, M = conditions(hardware, options, paper_model=paper_model), memory(M, hardware)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     family = "backward" if backward else "attention"

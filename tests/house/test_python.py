@@ -15,6 +15,8 @@ from paths import ROOT
 import iosim
 from iosim.answer import Answer
 from iosim.core.options import option_names
+from iosim.core.problem import USUAL
+from iosim.counting.sweep_axes import AXES
 from iosim.sweeps.own_options import OWN
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
@@ -282,6 +284,29 @@ def test_names_of_other_programs_get_a_hint(name, elsewhere, meant):
         given.pop(meant, None)
     with pytest.raises(iosim.InputError, match=f"found {elsewhere!r}.*did you mean {meant!r}"):
         getattr(iosim, name)(**given)
+
+
+def own_parameters(name):
+    """{parameter of a function: whether it must be given}, without options of a problem and of commands."""
+    found = inspect.signature(inspect.unwrap(getattr(iosim, name))).parameters.values()
+    return {one.name: one.default is one.empty for one in found if one.kind is not one.VAR_KEYWORD}
+
+
+TAKE_OPTIONS = {
+    name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "crossover", "trace", "batch", "replay", "plot"]
+}
+ELSEWHERE = {"sweep": (*AXES, *OWN), "plot": AXES}
+
+
+@pytest.mark.parametrize("name", TAKE_OPTIONS)
+def test_a_keyword_of_another_function_is_an_input_error(name):
+    own = TAKE_OPTIONS[name]
+    taken = {*own, *USUAL, *option_names(), *ELSEWHERE.get(name, ())}
+    others = {other for each in TAKE_OPTIONS.values() for other in each} - taken
+    assert len(others) > 12
+    for other in others:
+        with pytest.raises(iosim.InputError, match=f"{name}: keyword: found {other!r};.* {list(own)[-1]},"):
+            getattr(iosim, name)(**{key: 64 for key, needed in own.items() if needed}, **{other: 1})
 
 
 @pytest.mark.parametrize("ask, message", BAD.values(), ids=BAD)
