@@ -14,7 +14,7 @@ from ..answer import numbered
 from ..counting.sweep_axes import AxisValue, read_counts
 from ..errors import InputError
 from ..hardware import load
-from ..schedules import find_all
+from ..schedules import find, find_all
 from ..studies.roofline import Roofline, measured_beside, roofline
 from .chart import Chart, ChartLine
 from .sheet import Sheet
@@ -69,13 +69,13 @@ def time_sheet(asked: Asked) -> Sheet:
     names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    wanted = asked.picture == PREDICTED
+    wanted, beside = asked.picture == PREDICTED, any(find(name).family == "attention" for name in names)
     options = choice._asdict() | {"schedules": names, "predict": "generated" if wanted else None}
     kept: dict[str, dict[float, float]] = {}
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
         found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
-        for one in measured_beside(found.hardware, found.problem):
+        for one in measured_beside(found.hardware, found.problem) if beside else ():
             kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":

@@ -14,6 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
+from ..core.options import OF_EVERY_PROBLEM
 from ..core.problem import Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
@@ -27,8 +28,9 @@ from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
 from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
+from ..options import PROBLEM
 from ..predict.on_request import asks_for_generated, check_compared
-from ..schedules import Schedule, require
+from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
@@ -68,14 +70,15 @@ def read(row: dict[str, str]) -> MeasuredKernel:
     return MeasuredKernel(row["gpu"], row["kernel"], p, float(row["seconds"]))
 
 
+def computed(p: Attention) -> list[object]:
+    """What a kernel computes. Two problems with the same differ only in how, as in their accumulators."""
+    names = [option.name for option in OF_EVERY_PROBLEM.values() if option.heading == PROBLEM]
+    return [p.cache_dtype, p.dropout, *(getattr(p, name) for name in names if name not in ("acc_dtype", "kv_dtype"))]
+
+
 def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
-    """The kept times for a problem of these sizes, type and mask on a GPU, the fastest first."""
-    own = [getattr(p, name) for name in (*SIZES, "dtype", "mask")]
-    found = [
-        one
-        for one in kept()
-        if one.gpu == chip.name and [getattr(one.problem, name) for name in (*SIZES, "dtype", "mask")] == own
-    ]
+    """The kept times of this problem on a GPU, the fastest first."""
+    found = [one for one in kept() if one.gpu == chip.name and computed(one.problem) == computed(p)]
     return sorted(found, key=lambda one: one.seconds)
 
 
@@ -443,7 +446,10 @@ class Beside(NamedTuple):
 
 
 def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
-    """The kept measurements of PyTorch's kernels on this GPU for the winner's problem, the fastest first."""
+    """The kept measurements of PyTorch's kernels on this GPU for the winner's problem, the fastest first; none if it
+    computes something else than softmax attention."""
+    if find(winner.schedule).family != "attention":
+        return []
     p = replace(found.problem, N=1) if winner.phase == "decode" else found.problem
     every = measured_beside(found.hardware, p)
     return [Beside(winner.phase, one.kernel, one.seconds, one.seconds / winner.bound_seconds) for one in every]

@@ -109,6 +109,26 @@ def test_other_problems_have_no_kept_times(ask):
     assert measured_beside(chip, p) and not measured_beside(load("A100-80GB"), p)
 
 
+OTHERS = {
+    "dv": {"dv": 64}, "a KV cache in fp8": {"kv_dtype": "fp8"}, "latent": {"dv": 64, "latent": True},
+    "scales": {"kv_dtype": "fp8", "kv_scales": 32}, "the gradients": {"schedules": "flash2-bwd"},
+    "linear attention": {"schedules": "linear"}, "type": {"dtype": "bf16"},
+}  # fmt: skip
+ALIKE = {
+    "lse": {"lse": True},
+    "pages": {"schedules": "paged", "page_size": 32},
+    "kv": {"kv_dtype": "fp16"},
+    "stages": {"stages": 2},
+}
+
+
+@pytest.mark.parametrize("options", [pytest.param(given, id=name) for name, given in {**OTHERS, **ALIKE}.items()])
+def test_what_computes_something_else_has_no_kept_times(options):
+    """A time of another problem would be wrong beside the bound; that of a backward pass is above a kept forward pass."""
+    found = roofline(8192, 128, "h100", **{"heads": 32, "schedules": "flash2", **options})
+    assert ("Measured on H100" in str(found)) == bool(found.to_dict()["measured"]) == (options in ALIKE.values())
+
+
 @pytest.mark.parametrize("gpu", hardware.names())
 def test_the_winner_has_the_least_bound_and_of_equals_the_fewest_bytes(gpu):
     found = roofline(2048, 64, gpu, heads=4, decode=True)
