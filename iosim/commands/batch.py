@@ -89,9 +89,15 @@ class Target(NamedTuple):
         }
 
     def replay(
-        self, trace: str, asked: Asked, fields: Fields, requests: str | None, chunk: str | None, ways: tuple[str, ...],
+        self,
+        trace: str,
+        asked: Asked,
+        fields: Fields,
+        requests: str | None,
+        chunk: str | None,
+        ways: tuple[str, ...],
         detail: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Replay a trace, or answer about one of its steps as a batch."""
         from ..batches.answer import batch, policy_of, replay
         from ..batches.trace import requests_at
@@ -219,9 +225,15 @@ CONVENTIONS = {
 @gathered(target=Target)
 @problem_asked
 def command(
-    asked: Asked, requests: str | None, layers: str | None, ways: tuple[str, ...], chunk: str | None, detail: bool,
-    trace: str | None, target: Target,
-) -> None:  # fmt: skip
+    asked: Asked,
+    requests: str | None,
+    layers: str | None,
+    ways: tuple[str, ...],
+    chunk: str | None,
+    detail: bool,
+    trace: str | None,
+    target: Target,
+) -> None:
     """What one step of a server moves: a batch of unequal requests, by the ways to run it, against the floor.
 
     With --trace it replays a trace step by step, without a clock: running requests decode first, then inputs are

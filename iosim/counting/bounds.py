@@ -234,9 +234,15 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
 
 def counted(name: str, attainable: int | None, known: bool) -> Bound:
     """The least traffic of what was counted, as a bound. `known` says whether M is given."""
-    return Bound(name, attainable, COUNTED, "iosim: the least of the schedules and tiles counted here that really "
-                 "fit; iosim bounds and iosim tune search all", "the schedules and tiles counted",
-                 attainable is not None if known else None)  # fmt: skip
+    return Bound(
+        name,
+        attainable,
+        COUNTED,
+        "iosim: the least of the schedules and tiles counted here that really "
+        "fit; iosim bounds and iosim tune search all",
+        "the schedules and tiles counted",
+        attainable is not None if known else None,
+    )
 
 
 def of_all_schedules(found: Sequence[Bound], schedules: int | None) -> list[Bound]:

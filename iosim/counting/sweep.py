@@ -186,9 +186,13 @@ def axis_array(values: list[int]) -> Whole:
 
 
 def rows_of(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, names: Sequence[str],
+    problem: Attention[Size],
+    M_bytes: Whole | None,
+    runs: Runs,
+    multiple: int,
+    names: Sequence[str],
     chips: Labels | None = None,
-) -> Chunk:  # fmt: skip
+) -> Chunk:
     """The rows of one chunk: integers stay integers, and unknown cells stay empty. `chips` are names of presets."""
     length = len(np.atleast_1d(problem.N))
     results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names)

@@ -121,9 +121,15 @@ class Asking(NamedTuple):
 
 
 def build(
-    values: dict[str, AxisValue], schedules: AxisValue = (), tiles: AxisValue = None, tile_multiple: AxisValue = None,
-    columns: tuple[str, ...] = (), asking: Asking | None = None, paper_model: object = False, **options: AxisValue,
-) -> Sweep:  # fmt: skip
+    values: dict[str, AxisValue],
+    schedules: AxisValue = (),
+    tiles: AxisValue = None,
+    tile_multiple: AxisValue = None,
+    columns: tuple[str, ...] = (),
+    asking: Asking | None = None,
+    paper_model: object = False,
+    **options: AxisValue,
+) -> Sweep:
     """The sweep over axes (AXES) and options of `Attention`. Those options and `tile_multiple` are axes too.
 
     `asking` holds the additions for a sweep of another command than `count`. With `hardware` every point has the
@@ -149,11 +155,20 @@ def build(
     given_M = read_memory(values.get("M"), dtypes)
     sizes["M"] = read_presets(chips, given_M) if chips else given_M
     sweep = Sweep(
-        sizes, [(own["dtype"], own["acc_dtype"]) for own in each], masks, multiples, points,
-        tuple(schedule_names(schedules)), tuple(read_rules(tiles)), columns,
-        tuple(chip for chip in chips for _ in given_M or [0]), asking.own if asking else {},
-        under.notes, given_multiples == [None], paper_model is True,
-    )  # fmt: skip
+        sizes,
+        [(own["dtype"], own["acc_dtype"]) for own in each],
+        masks,
+        multiples,
+        points,
+        tuple(schedule_names(schedules)),
+        tuple(read_rules(tiles)),
+        columns,
+        tuple(chip for chip in chips for _ in given_M or [0]),
+        asking.own if asking else {},
+        under.notes,
+        given_multiples == [None],
+        paper_model is True,
+    )
     check_sweep(sweep, needs_M=asking is None)
     return sweep
 
@@ -314,9 +329,15 @@ def read_sweep(file: str, own_keys: Sequence[str]) -> TomlTable:
 
 
 def sweep_of(
-    file: str | None, given: Given, M: str | None, schedules: tuple[str, ...], tile_multiple: str | None,
-    known: Sequence[str], own_keys: Sequence[str] = (), asking: Asked = lambda values: None,
-) -> Sweep:  # fmt: skip
+    file: str | None,
+    given: Given,
+    M: str | None,
+    schedules: tuple[str, ...],
+    tile_multiple: str | None,
+    known: Sequence[str],
+    own_keys: Sequence[str] = (),
+    asking: Asked = lambda values: None,
+) -> Sweep:
     """The sweep that a file and options describe together. An option wins over the file. `known` are the columns that
     may be asked for; all may if it is empty. `asking` takes the options that `count` lacks, whose keys are `own_keys`,
     out of the values."""

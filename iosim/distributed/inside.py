@@ -217,40 +217,83 @@ def merge_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 
 FIRST = Schedule(
-    "flash2-first-hop", first_hop, "flash2 that keeps l and m", FA2, skips=True, exact_traffic=first_traffic,
-    footprint=flash_footprint, scales=True, tensors=STATE,
-    formula="R = N d + Nk (d + dv) Tr, W = N (dv + 2)", state="a tile of Q with its O, l, m on chip",
-)  # fmt: skip
+    "flash2-first-hop",
+    first_hop,
+    "flash2 that keeps l and m",
+    FA2,
+    skips=True,
+    exact_traffic=first_traffic,
+    footprint=flash_footprint,
+    scales=True,
+    tensors=STATE,
+    formula="R = N d + Nk (d + dv) Tr, W = N (dv + 2)",
+    state="a tile of Q with its O, l, m on chip",
+)
 HOP = Schedule(
-    "flash2-hop", later_hop, "flash2 whose O, l, m come from HBM and go back", FA2, skips=True,
-    exact_traffic=later_traffic, footprint=hop_footprint, scales=True, tensors=STATE, initialised=("O", "l", "m"),
-    family="hop", example=hop_example, answer=hop_answer,
+    "flash2-hop",
+    later_hop,
+    "flash2 whose O, l, m come from HBM and go back",
+    FA2,
+    skips=True,
+    exact_traffic=later_traffic,
+    footprint=hop_footprint,
+    scales=True,
+    tensors=STATE,
+    initialised=("O", "l", "m"),
+    family="hop",
+    example=hop_example,
+    answer=hop_answer,
     formula="R = N (d + dv + 2) + Nk (d + dv) Tr, W = N (dv + 2)",
     state="a tile of Q with its O, l, m on chip; O, l, m wait in HBM between hops",
-)  # fmt: skip
+)
 MERGE = Schedule(
-    "merge-two", merge_two, "O and LSE from two partial results", "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
-    exact_traffic=merge_traffic, footprint=merge_footprint,
+    "merge-two",
+    merge_two,
+    "O and LSE from two partial results",
+    "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
+    exact_traffic=merge_traffic,
+    footprint=merge_footprint,
     tensors={
         "O": Tensor(("N", "dv"), "state"),
         "Opart": Tensor(("N", "dv"), "output"),
         "LSEpart": Tensor(("N",), "state"),
     },
-    family="hop", example=merge_example, answer=merge_answer,
-    formula="R = 2 N (dv + 1), W = N (dv + 1)", state="a tile of O with its LSE on chip",
-)  # fmt: skip
+    family="hop",
+    example=merge_example,
+    answer=merge_answer,
+    formula="R = 2 N (dv + 1), W = N (dv + 1)",
+    state="a tile of O with its LSE on chip",
+)
 GRADIENTS = Schedule(
-    "flash2-bwd-hop", gradients_hop, "the loop of flash2-bwd over the keys of one shard", FA2, skips=True, outer="keys",
-    exact_traffic=gradients_traffic, footprint=gradients_footprint, tensors=BACKWARD_STATE, family="hop",
-    example=gradients_example, answer=backward_output,
+    "flash2-bwd-hop",
+    gradients_hop,
+    "the loop of flash2-bwd over the keys of one shard",
+    FA2,
+    skips=True,
+    outer="keys",
+    exact_traffic=gradients_traffic,
+    footprint=gradients_footprint,
+    tensors=BACKWARD_STATE,
+    family="hop",
+    example=gradients_example,
+    answer=backward_output,
     formula="R = Nk (d + dv) + N (2 d + dv + 2) Tc, W = Nk (d + dv) + N d Tc",
     state="a tile of K, V, dK, dV on chip; dQ waits in HBM between key tiles and between hops",
-)  # fmt: skip
+)
 DOTS = Schedule(
-    "row-dots", dots_of_rows, "D, the row sums of dO * O", FA2, exact_traffic=dots_traffic, footprint=dots_footprint,
-    tensors=BACKWARD_TENSORS, family="hop", example=backward_inputs, answer=dots_answer,
-    formula="R = 2 N dv, W = N", state="a tile of dO and O on chip",
-)  # fmt: skip
+    "row-dots",
+    dots_of_rows,
+    "D, the row sums of dO * O",
+    FA2,
+    exact_traffic=dots_traffic,
+    footprint=dots_footprint,
+    tensors=BACKWARD_TENSORS,
+    family="hop",
+    example=backward_inputs,
+    answer=dots_answer,
+    formula="R = 2 N dv, W = N",
+    state="a tile of dO and O on chip",
+)
 
 
 # ---------------------------------------------------------------- the runs of an event

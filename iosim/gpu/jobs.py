@@ -138,8 +138,21 @@ KernelJob = ScheduleJob | TorchJob
 Job = KernelJob | WaitJob
 
 
-ALWAYS_KEPT = ("N", "d", "Nk", "batch", "heads", "kv_heads", "dtype", "acc_dtype", "lse", "keep_p", "splits", "gqa",
-               "visit_all")  # fmt: skip
+ALWAYS_KEPT = (
+    "N",
+    "d",
+    "Nk",
+    "batch",
+    "heads",
+    "kv_heads",
+    "dtype",
+    "acc_dtype",
+    "lse",
+    "keep_p",
+    "splits",
+    "gqa",
+    "visit_all",
+)
 
 
 def _sizes(problem: Attention) -> JobJson:

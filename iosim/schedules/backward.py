@@ -181,10 +181,20 @@ def backward(
 ) -> Schedule:
     """A schedule of a backward pass. Its example has random inputs, and what a forward pass over them leaves in HBM."""
     return Schedule(
-        name, text, summary, source, tensors=tensors, family="backward",
-        skips=skips, drops=True, example=example, follows=left_by_forward,
-        answer=backward_output, known_as=known_as, **more,
-    )  # fmt: skip
+        name,
+        text,
+        summary,
+        source,
+        tensors=tensors,
+        family="backward",
+        skips=skips,
+        drops=True,
+        example=example,
+        follows=left_by_forward,
+        answer=backward_output,
+        known_as=known_as,
+        **more,
+    )
 
 
 register(

@@ -112,11 +112,19 @@ def fastest(
     calibrate`. InputError for another GPU."""
     chip = measured_as(hardware)
     if chip is None:
-        raise InputError("--hardware", hardware, "h100, h200, or a file of iosim calibrate",
-                         "the time model needs the rates of a GPU that was measured")  # fmt: skip
+        raise InputError(
+            "--hardware",
+            hardware,
+            "h100, h200, or a file of iosim calibrate",
+            "the time model needs the rates of a GPU that was measured",
+        )
     if problem.divided:
-        raise InputError("--predict", "generated with --registers or --stages", "one SRAM: generated kernels "
-                         "keep tiles in shared memory, and load one at a time", "leave out both")  # fmt: skip
+        raise InputError(
+            "--predict",
+            "generated with --registers or --stages",
+            "one SRAM: generated kernels keep tiles in shared memory, and load one at a time",
+            "leave out both",
+        )
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
     results, missing = list[FastestTiles](), dict[str, str]()
     for number, schedule in enumerate(asked):

@@ -265,8 +265,12 @@ def run_checks(
 
     problem = given.packed
     if problem.N * problem.Nk > MOST_SCORES or max(problem.N, problem.Nk) * problem.d > MOST_WORDS:
-        raise InputError("--N", problem.N, "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run",
-                         size_that_runs(given))  # fmt: skip
+        raise InputError(
+            "--N",
+            problem.N,
+            "at most 2^22 scores (N x Nk) and 2^24 words a tensor in a numeric run",
+            size_that_runs(given),
+        )
     schedules = schedules or default_schedules(problem)
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)

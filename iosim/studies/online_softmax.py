@@ -143,6 +143,11 @@ def softmax_pieces() -> list[Row]:
     with np.errstate(invalid="ignore", under="ignore"):
         late = np.where(hidden, 0, np.exp(s - s.max()))
         late = late / late.sum()
-    rows.append({"piece": "mask after the maximum (must be wrong)", "value": f"{late[0]} instead of 1.0",
-                 "ok": bool(late[0] != 1.0)})  # fmt: skip
+    rows.append(
+        {
+            "piece": "mask after the maximum (must be wrong)",
+            "value": f"{late[0]} instead of 1.0",
+            "ok": bool(late[0] != 1.0),
+        }
+    )
     return rows + demos()

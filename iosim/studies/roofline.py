@@ -178,10 +178,20 @@ class Roofline(Answer):
 
 @takes_options()
 def roofline(
-    N: int, d: int, hardware: str, M: int | str | None = None, *, schedules: SchedulesAsked = (),
-    tiles: TilesAsked | None = None, tile_multiple: int | None = None, decode: bool = False, predict: str | None = None,
-    mask: str | Mask = "dense", paper_model: bool = False, **options: Unpack[ProblemOptions],
-) -> Roofline:  # fmt: skip
+    N: int,
+    d: int,
+    hardware: str,
+    M: int | str | None = None,
+    *,
+    schedules: SchedulesAsked = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    decode: bool = False,
+    predict: str | None = None,
+    mask: str | Mask = "dense",
+    paper_model: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Roofline:
     """Work, bytes and least times of schedules on a GPU, launch by launch: a Roofline.
 
     `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
@@ -289,8 +299,13 @@ def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
 
     time, dram = found.time, found.dram
     assert time is not None and dram is not None
-    return replace(row, predicted_seconds=round(time.seconds, DECIMALS), predicted_binds=time.bound_by,
-                   predicted_dram_read_bytes=dram.read_bytes, predicted_dram_write_bytes=dram.write_bytes)  # fmt: skip
+    return replace(
+        row,
+        predicted_seconds=round(time.seconds, DECIMALS),
+        predicted_binds=time.bound_by,
+        predicted_dram_read_bytes=dram.read_bytes,
+        predicted_dram_write_bytes=dram.write_bytes,
+    )
 
 
 # ---------------------------------------------------------------- columns and texts

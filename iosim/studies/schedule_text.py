@@ -76,8 +76,17 @@ class Sizes(NamedTuple):
     def row(self) -> Row:
         """The sizes as the keys of their JSON."""
         p, t = self.problem, self.tiling
-        return {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "batch": p.batch, "heads": p.heads, "mask": str(p.mask),
-                "Br": t.rows_q, "Bc": t.rows_k}  # fmt: skip
+        return {
+            "N": p.N,
+            "Nk": p.Nk,
+            "d": p.d,
+            "dv": p.dv,
+            "batch": p.batch,
+            "heads": p.heads,
+            "mask": str(p.mask),
+            "Br": t.rows_q,
+            "Bc": t.rows_k,
+        }
 
     def __str__(self) -> str:
         return f"{asked(self.problem)}, tiles {tiles_text(self.tiling)}"
@@ -249,8 +258,14 @@ def not_shown(lines: list[TextLine]) -> list[str]:
 def beside(line: TextLine, counted: bool, room: int) -> list[str]:
     """The code of a line, and its words: on the right if there is room, else on lines of their own."""
     depth = " " * (len(line.code) - len(line.code.lstrip()))
-    code = wrap(line.code.strip(), room, initial_indent=depth, subsequent_indent=depth + "    ",
-                break_long_words=False, break_on_hyphens=False) or [""]  # fmt: skip
+    code = wrap(
+        line.code.strip(),
+        room,
+        initial_indent=depth,
+        subsequent_indent=depth + "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [""]
     words = words_text(line, counted)
     if len(code[-1]) + 2 + len(words) <= room:
         return [*code[:-1], code[-1] + words.rjust(room - len(code[-1]))]

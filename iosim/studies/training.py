@@ -316,9 +316,14 @@ def needs_memory(chosen: list[Combination], rule: Rule | None, backward_rule: Ru
 
 
 def count_step(
-    c: Combination, rule: Rule, asked_rule: Rule | None, p: Attention, M_bytes: int | None, multiple: int,
+    c: Combination,
+    rule: Rule,
+    asked_rule: Rule | None,
+    p: Attention,
+    M_bytes: int | None,
+    multiple: int,
     unfused: tuple[str, ...],
-) -> TrainingStep:  # fmt: skip
+) -> TrainingStep:
     """The step of one combination with one tile rule; the backward pass has the one that is asked for, if any is."""
     passes = [PASSES[name] for name in unfused] if c.unfused else []
     ahead = narrowed(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
@@ -332,9 +337,17 @@ def count_step(
     if mask_bytes and c.stored:
         stored["dropout mask"] = mask_bytes
     step = TrainingStep(
-        c.name, c.source, forward.tiling, forward, backward, c.recomputed, unfused if c.unfused else (), stored,
-        sum(stored.values()), None if M_bytes is None else bool(forward.fits and backward.fits),
-    )  # fmt: skip
+        c.name,
+        c.source,
+        forward.tiling,
+        forward,
+        backward,
+        c.recomputed,
+        unfused if c.unfused else (),
+        stored,
+        sum(stored.values()),
+        None if M_bytes is None else bool(forward.fits and backward.fits),
+    )
     return add_up(step, mask_bytes)
 
 
@@ -349,9 +362,14 @@ def add_up(step: TrainingStep, mask_bytes: int) -> TrainingStep:
 
     moved = (times + 1) * mask_bytes
     return replace(
-        step, dropout_mask_bytes=moved, reads=both("reads"), writes=both("writes"), total=both("total"),
-        total_bytes=both("total_bytes") + moved, flops=both("flops"),
-    )  # fmt: skip
+        step,
+        dropout_mask_bytes=moved,
+        reads=both("reads"),
+        writes=both("writes"),
+        total=both("total"),
+        total_bytes=both("total_bytes") + moved,
+        flops=both("flops"),
+    )
 
 
 def with_ratio(step: TrainingStep, standard_bytes: int | None) -> TrainingStep:

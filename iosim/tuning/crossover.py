@@ -270,8 +270,12 @@ def brief_table(
     asked: Sequence[Question], cells: Sequence[str], heading: str, about: Sequence[str] | None = None
 ) -> Table:
     """A row for each answer: both sides, and where the first moves less. `about` tells the problems apart."""
-    columns = [*([Column[dict[str, str]]("about", "string", "problem")] if about else []), BELOW, ABOVE,
-               Column[dict[str, str]]("where", "string", heading, folds=True)]  # fmt: skip
+    columns = [
+        *([Column[dict[str, str]]("about", "string", "problem")] if about else []),
+        BELOW,
+        ABOVE,
+        Column[dict[str, str]]("where", "string", heading, folds=True),
+    ]
     rows = [
         {"about": of, "below": question.below.brief, "above": question.above.brief, "where": cell}
         for question, cell, of in zip(asked, cells, about or [""] * len(cells), strict=True)

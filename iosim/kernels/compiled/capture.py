@@ -440,9 +440,11 @@ def without_guards() -> Iterator[None]:
         return call
 
     forms = {
-        "__getitem__": item, "contiguous": contiguous, "__invert__": aten.bitwise_not.default,
+        "__getitem__": item,
+        "contiguous": contiguous,
+        "__invert__": aten.bitwise_not.default,
         "copy_": lambda tensor, source, non_blocking=False: aten.copy_.default(tensor, source),
-    }  # fmt: skip
+    }
     with ExitStack() as stack:
         for name, form in forms.items():
             whole = on_gpu_only(form, getattr(torch.Tensor, name))

@@ -261,9 +261,19 @@ def of_kernel(name: str, answer: Explained, notes: tuple[str, ...]) -> Step:
     how = ", ".join(f"{name}={value}" for name, value in answer.constants.items())
     resources = answer.resources
     return Step(
-        name, KERNEL, how, answer.tensors, moved, moved, once, None, answer.flops,
-        resources.smem_bytes if resources else None, resources.registers if resources else None, notes,
-    )  # fmt: skip
+        name,
+        KERNEL,
+        how,
+        answer.tensors,
+        moved,
+        moved,
+        once,
+        None,
+        answer.flops,
+        resources.smem_bytes if resources else None,
+        resources.registers if resources else None,
+        notes,
+    )
 
 
 def of_schedule(

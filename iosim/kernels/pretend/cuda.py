@@ -78,8 +78,12 @@ def answers(capability: int, tell: Callable[[str], None]) -> Mapping[str, object
     numbers = {"device_count": 1, "current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0,
                "memory_reserved": 0, "max_memory_reserved": 0, "initial_seed": 0,
                "_exchange_device": 0, "_maybe_exchange_device": 0}  # fmt: skip
-    truths = {"is_available": True, "is_initialized": True, "is_bf16_supported": True,
-              "is_current_stream_capturing": False}  # fmt: skip
+    truths = {
+        "is_available": True,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "is_current_stream_capturing": False,
+    }
     said: dict[str, object] = {
         **numbers, **truths, "get_device_name": NAME, "mem_get_info": (MEMORY_BYTES, MEMORY_BYTES),
         "get_device_capability": (capability // 10, capability % 10), "get_device_properties": properties(capability),
@@ -198,8 +202,11 @@ def measures_pretended(tell: Callable[[str], None], tell_line: Callable[[str], N
         return SECONDS if not isinstance(parts, Sequence) or len(parts) == 1 else [SECONDS] * len(parts)
 
     def run(mark, *values, **named):  # type: ignore[no-untyped-def]
-        own = {key: value for key, value in named.items() if key not in ("show_plots", "print_data", "save_path",
-               "return_df", "diff_col", "save_precision")}  # fmt: skip
+        own = {
+            key: value
+            for key, value in named.items()
+            if key not in ("show_plots", "print_data", "save_path", "return_df", "diff_col", "save_precision")
+        }
         every = [mark.benchmarks] if isinstance(mark.benchmarks, testing.Benchmark) else mark.benchmarks
         for bench in every:
             sizes = list(bench.x_vals)
