@@ -66,6 +66,9 @@ class MissingError(IosimError):
     exit_code = 3
 
 
+NO_PYARROW = "Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it"
+
+
 class InternalError(Exception):
     """A bug of iosim itself: please report it."""
 

@@ -89,6 +89,8 @@ SIZES = (
         also=("head-dim-v", "v-head-dim", "head-size-v", "dim-v"),
     ),
 )
+NUMBERS = tuple(option.name for option in SIZES)
+"""The names of the sizes."""
 TYPES = (
     Option(
         "dtype",

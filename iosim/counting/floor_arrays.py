@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from ..core.options import NUMBERS
 from ..core.problem import DENSE, Attention, narrowed
 from ..errors import InputError
 from .floors import held_words, seen_by_group
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
 
-SIZES = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
 ERROR = 2e-15  # the share of a value by which float64 may have rounded it up
 
 
@@ -34,7 +34,7 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     """The floor of each of `length` grid points in words, NaN where there is none; None for a family without floors."""
     if family not in FLOOR_BY_FAMILY:
         return None
-    sizes = {name: broadcast(getattr(problem, name), length) for name in SIZES}
+    sizes = {name: broadcast(getattr(problem, name), length) for name in NUMBERS}
     M = broadcast(0 if M_bytes is None else held_words(problem, M_bytes), length)
     seen = selected_at(problem, sizes) if family == "selected" else seen_at(problem, sizes)
     seen = seen._replace(pairs=np.where(M > 0, seen.pairs, 0))  # the theorems say nothing about an M of 0 words

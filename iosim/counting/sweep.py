@@ -16,7 +16,7 @@ import numpy as np
 
 from ..cells import Cells, Chunk, are_none
 from ..core.arrays import keep_freed_memory
-from ..core.options import find_option
+from ..core.options import NUMBERS, find_option
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling, paper_tiles, rule_name
 from ..schedules import SCHEDULES, Schedule, require
@@ -26,7 +26,7 @@ from .columns import COLUMNS, DIVIDED, types_of_count
 from .count import measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import RESULT, Result, more_sizes
-from .sweep_axes import NUMBERS, Runs, Sweep
+from .sweep_axes import Runs, Sweep
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

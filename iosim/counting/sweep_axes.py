@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.options import SIZES, find_option, option_names
+from ..core.options import NUMBERS, find_option, option_names
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Rule, Tiling, read_tiles
 from ..errors import InputError, suggestion
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ..core.typing import Mask, TilesAsked
 
 
-NUMBERS = tuple(option.name for option in SIZES)
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")
 
 MOST_GRID_POINTS = 10**12  # a grid is never listed, so only its axes take memory

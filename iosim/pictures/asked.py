@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ..core.options import NUMBERS
 from ..counting.given import Choice, Fields, Given, counts, memory, problem
 from ..counting.sentence import joined
-from ..counting.sweep_axes import NUMBERS, AxisValue
+from ..counting.sweep_axes import AxisValue
 from ..errors import InputError
 from ..options import flag_of
 

@@ -8,7 +8,7 @@ from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
 from ..counting.sweep_axes import AXES, Sweep
-from ..errors import InputError, suggestion
+from ..errors import NO_PYARROW, InputError, MissingError, suggestion
 from ..options import flag_of
 from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, size
@@ -304,8 +304,6 @@ def read_rows(file: str) -> pd.DataFrame:
             return pd.read_parquet(file)
         return pd.read_json(file, lines=True) if file.endswith((".jsonl", ".ndjson")) else pd.read_csv(file)
     except ImportError:
-        from ..errors import MissingError
-
-        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+        raise MissingError(NO_PYARROW) from None
     except (OSError, ValueError) as error:
         raise InputError("file", file, "a CSV, JSON lines or Parquet file of rows", str(error).split("\n")[0]) from None

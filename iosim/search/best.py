@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
 from ..core.arrays import anywhere, larger, last_true, parts_of
 from ..core.folded import Folded, Unsummed
+from ..core.options import NUMBERS
 from ..core.problem import DENSE, Attention, as_moved, mask_matters, with_mask
 from ..core.tiling import Tiling
 from ..core.watchers import Capacity, Footprint, Traffic
@@ -44,7 +45,6 @@ WORTH_NUMPY = 1024  # outer tiles; to count so many one by one takes as long as 
 CANDIDATES_AT_ONCE = 2**17  # some hundred MB
 
 
-SIZES = ("N", "Nk", "d", "dv", "batch", "heads", "kv_heads")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def kept(function: Callable[P, T], most: int = 4096) -> Callable[P, T]:
 def in_integers(sizes: Attention[Size] | Tiling[Size]) -> bool:
     """Whether sizes are Python's own integers: neither arrays nor numbers of NumPy, which are equal to integers but not
     exact."""
-    names = SIZES if isinstance(sizes, Attention) else vars(sizes)
+    names = NUMBERS if isinstance(sizes, Attention) else vars(sizes)
     given = vars(sizes)
     return all(given[name] is None or type(given[name]) is int for name in names)
 
@@ -290,10 +290,10 @@ def one_by_one(schedule: Schedule, problem: Attention[Size], M_bytes: Size, mult
     """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
     import numpy as np
 
-    columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in SIZES))
+    columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in NUMBERS))
     found = []
     for M, *sizes in zip(*(column.ravel().tolist() for column in columns), strict=True):
-        point = replace(problem, **dict(zip(SIZES, sizes, strict=True)))
+        point = replace(problem, **dict(zip(NUMBERS, sizes, strict=True)))
         found.append(search(schedule, point, M, multiple))
     kind = columns[1].dtype
     rows_q, rows_k = (np.array([getattr(t, name) for t, _ in found], kind) for name in ("rows_q", "rows_k"))

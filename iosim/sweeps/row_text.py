@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 import numpy as np
 
 from ..counting.columns import RESULT_COLUMNS
-from ..errors import InputError, MissingError
+from ..errors import NO_PYARROW, InputError, MissingError
 from ..tables import csv_cell
 
 if TYPE_CHECKING:
@@ -370,7 +370,7 @@ def write_parquet(grid: Rows, out: Out, chunks: Iterable[Chunk]) -> None:
         import pyarrow as pa
         from pyarrow import parquet
     except ImportError:
-        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+        raise MissingError(NO_PYARROW) from None
     types = grid.types
     columns = {name: parquet_types(types[name], grid.int64 or name not in RESULT_COLUMNS) for name in grid.shown}
     wanted = pa.schema([(name, arrow) for name, (arrow, _) in columns.items()])

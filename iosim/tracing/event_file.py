@@ -11,7 +11,7 @@ from ..answer import Column, Columns
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.watchers import Watcher
-from ..errors import FoldingError, InputError, MissingError
+from ..errors import NO_PYARROW, FoldingError, InputError, MissingError
 from ..files import check_file, check_form, form_of
 from ..tables import csv_cell
 
@@ -225,7 +225,7 @@ def parquet_writer(path: str, columns: tuple[str, ...]) -> Iterator[Emit]:
         import pyarrow as pa
         import pyarrow.parquet as parquet
     except ImportError:
-        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+        raise MissingError(NO_PYARROW) from None
     schema = pa.schema([(name, pa.string() if name in TEXTS else pa.int64()) for name in columns])
 
     class Rows(Writer):

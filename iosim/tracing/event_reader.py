@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError, MissingError, suggestion
+from ..errors import NO_PYARROW, InputError, MissingError, suggestion
 from ..files import form_of
 from ..reading import check_no_device
 from .event_file import MOST_EVENTS, check_length
@@ -151,6 +151,6 @@ def from_parquet(path: str) -> Iterator[Line]:
     try:
         import pyarrow.parquet as parquet
     except ImportError:
-        raise MissingError("Parquet needs pyarrow: pip install 'iosim[parquet]'; CSV works without it") from None
+        raise MissingError(NO_PYARROW) from None
     for batch in parquet.ParquetFile(path).iter_batches():
         yield from batch.to_pylist()
