@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import __version__
@@ -118,8 +118,8 @@ class Report(Answer):
             "problem": problem_row(self.problem),
             "sram": {"M_bytes": self.M_bytes, "M_words": self.M_words},
             "bounds": [as_row(bound) for bound in self.bounds],
-            "results": [asdict(result) for result in self.results],
-            "published": [{"label": t.label, "source": t.source, **asdict(result)} for t, result in self.published],
+            "results": [result.to_dict() for result in self.results],
+            "published": [{"label": t.label, "source": t.source, **result.to_dict()} for t, result in self.published],
             "answer": self.answer,
             "notes": self.notes,
         }

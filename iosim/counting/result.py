@@ -96,7 +96,7 @@ class Result(Answer):
         return [result_text(self)]
 
     def to_dict(self) -> Row:
-        return asdict(self)
+        return asdict(self) | {one.name: one.value(self) for one in RESULT if one.type and one.of}
 
     def summary(self) -> str:
         return moved(self)

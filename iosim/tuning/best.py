@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -149,7 +149,7 @@ class Best(Answer):
 
     def result_json(self, result: ResultWithBlocks) -> Row:
         """A result as the keys of its JSON."""
-        values = {**asdict(result), "ratio_to_winner": self.ratio(result)}
+        values = {**result.to_dict(), "ratio_to_winner": self.ratio(result)}
         values["dominated_by"] = self.dominated.get(result.schedule)
         if self.least_blocks == 1:
             del values["needs_M_bytes"], values["most_blocks"]

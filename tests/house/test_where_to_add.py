@@ -185,12 +185,16 @@ def test_a_column_is_one_row(copy):
     copy.insert("iosim/counting/result.py", '    Column("ratio_to_bound", "number"', WORDS)
     size = ("--N", "64", "--d", "8")
     flash2 = (*size, "--tiles", "8x8", "--schedule", "flash2", "--csv")
-    *tables, seen = copy.lines([(["count", *flash2], 0), (["sweep", *flash2], 0), (["count", *size, "--M", "4KB"], 0)])
+    asked = ("count", *size, "--M", "4KB")
+    *tables, seen, answer = copy.lines(
+        [(["count", *flash2], 0), (["sweep", *flash2], 0), (asked, 0), ([*asked, "--json", "--schedule", "flash2"], 0)]
+    )
     for table in tables:
         head, line = table.split()
         row = dict(zip(head.split(","), line.split(","), strict=True))
         assert float(row["words_per_flop"]) == int(row["total"]) / int(row["flops"])
-    assert "words/flop" in seen
+    found = json.loads(answer)["results"][0]
+    assert "words/flop" in seen and found["words_per_flop"] == found["total"] / found["flops"]
     assert len(copy.edited) == 1
 
 
