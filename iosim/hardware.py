@@ -87,6 +87,11 @@ class Hardware:
         return self.shared_memory_per_block_bytes
 
     @property
+    def register_bytes(self) -> int:
+        """The registers of a multiprocessor. Where a file does not say, they are those of NVIDIA's GPUs since 2014."""
+        return self.registers_per_sm_bytes or 4 * 65_536
+
+    @property
     def sram_total_bytes(self) -> int:
         """The shared memory of all SMs together. M is never this."""
         return self.sms * self.shared_memory_per_sm_bytes

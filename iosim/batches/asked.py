@@ -145,7 +145,7 @@ class Batch:
     @cached_property
     def mask(self) -> Mask:
         """The mask of the requests. One new token sees every key under `causal`."""
-        return DENSE if self.single and str(self.problem.mask).strip() == "causal" else self.problem.mask
+        return DENSE if self.single and self.problem.mask.is_causal else self.problem.mask
 
     @cached_property
     def packed_mask(self) -> Mask | None:

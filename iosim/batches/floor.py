@@ -117,7 +117,7 @@ def seen_at(mask: Mask, alone: Shapes) -> Seen:
     if mask is DENSE:
         several = (tokens > 1).astype(np.int64)
         return Seen(several * new * tokens, several * new, several * tokens, new, tokens)
-    if str(mask).strip() == "causal":
+    if mask.is_causal:
         return causal(new, tokens)
     found = [visible(mask, *shape) for shape in zip(new.tolist(), tokens.tolist(), strict=True)]
     return Seen(*(np.array(column, object) for column in zip(*found, strict=True)))

@@ -311,7 +311,7 @@ def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:
     rows = np.minimum(one.tiling.rows_q, p.N)
     if p.mask is DENSE:
         return [narrowed(p, N=rows)]
-    if str(p.mask).strip() != "causal":
+    if not p.mask.is_causal:
         return None
     group = batch.group if one.launch.packs else 1
     last = (p.N - 1) // rows * rows  # the first row of the last tile

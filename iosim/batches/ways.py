@@ -173,7 +173,7 @@ def no_drafts(batch: Batch) -> str:
     """Why new tokens cannot be run one by one."""
     if batch.single:
         return "every request has one new token"
-    return "" if str(batch.problem.mask).strip() == "causal" else "new tokens one by one are those of --mask causal"
+    return "" if batch.problem.mask.is_causal else "new tokens one by one are those of --mask causal"
 
 
 def no_prefix(batch: Batch) -> str:
@@ -183,7 +183,7 @@ def no_prefix(batch: Batch) -> str:
 
 def no_levels(batch: Batch) -> str:
     """Why a prefix is no level of a cascade."""
-    if batch.mask is not DENSE and str(batch.mask).strip() != "causal":
+    if batch.mask is not DENSE and not batch.mask.is_causal:
         return "a prefix that all see is that of --mask dense or causal"
     return no_heads(batch)
 

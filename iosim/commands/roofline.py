@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..counting.given import Asked, check_registers, memories, names_of
+from ..counting.given import Asked, memories, names_of
 from .answer import Output, answer_all
 from .command import D, N, Need, named_command
 from .options import (
@@ -60,7 +60,6 @@ def command(asked: Asked, decode: bool, predict: str | None, output: Output) -> 
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
     fields |= choice._replace(M=None, hardware=None)._asdict()
     names, parts = names_of(choice.hardware), []
-    check_registers(asked.given, names)
     for name, place in product(names, memories(asked.given, choice.M, None)):
         found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode, predict=predict)
         parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, Unpack, cast
 
 from ..errors import InputError
-from ..options import COUNT, FLAG, KV_SCALES, MASK, Option, Value, declared, place
+from ..options import COUNT, FLAG, KV_SCALES, MASK, PROBLEM, Option, Value, declared, place
 from ..units import dtype_bytes, parse_count
 from .arrays import at_first
 from .options import OF_EVERY_PROBLEM
@@ -71,7 +71,7 @@ TENSORS = {
 class Dense:
     """The mask that hides nothing. Its lines and parts are None, so that a schedule needs no case for it."""
 
-    tile_units = False
+    tile_units = is_causal = False
     columns = None
 
     def column(self, j: Tile) -> None: ...
@@ -211,7 +211,7 @@ class Attention(Generic[S]):
         if ragged if isinstance(ragged, int) else ragged.any():
             kv_there, heads_there = at_first(ragged != 0, kv_heads, heads)
             raise InputError("--kv-heads", kv_there, f"a divisor of --heads {heads_there}")
-        plain = self.mask is DENSE or (str(self.mask).strip() == "causal" and every(self.N == 1))
+        plain = self.mask is DENSE or (self.mask.is_causal and every(self.N == 1))
         if self.gqa == "pack" and not plain:
             raise InputError(
                 "--gqa",
@@ -245,6 +245,13 @@ class Attention(Generic[S]):
         usual = {**USUAL, "N": p.N, "Nk": p.N, "d": p.d, "dv": p.d, "kv_heads": 1, "acc_dtype": USUAL["dtype"]}
         found = {name: getattr(p, name) for name in OF_EVERY_PROBLEM}
         return {name: value for name, value in found.items() if value != usual[name]} | dict(p.own)
+
+    @property
+    def computed(self) -> list[Value]:
+        """What a kernel computes. Problems with the same differ only in how, as in their accumulators."""
+        names = [name for name, row in OF_EVERY_PROBLEM.items() if row.heading == PROBLEM]
+        own = {name: getattr(self, name) for name in names if name not in ("acc_dtype", "kv_dtype", "mask")}
+        return [*own.values(), self.cache_dtype, self.dropout, "causal" if self.mask.is_causal else self.mask]
 
     @property
     def cache_dtype(self) -> str:

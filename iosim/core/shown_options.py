@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
+from ..answer import PLAIN
 from ..options import all_declared
 from .options import OF_EVERY_PROBLEM
 
-PYTHON_TYPES = {"integer": "int", "string": "str", "boolean": "bool"}
+PYTHON_TYPES = {kind: name for name, kind in PLAIN.items()}
 
 
 def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explicit-any]  # any function

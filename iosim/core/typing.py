@@ -152,6 +152,8 @@ class Mask(BoundMask, Protocol):
     """
 
     @property
+    def is_causal(self) -> bool: ...
+    @property
     def tile_units(self) -> bool: ...
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..units import DTYPE_BYTES, parse_count
+from ..errors import InputError
+from ..units import dtype_bytes, parse_count, parse_registers
 
 if TYPE_CHECKING:
     from .given import Fields
@@ -48,6 +49,8 @@ def conditions(
     """
     from ..core.tiling import MMA
 
+    chips = names_of(hardware) if isinstance(hardware, str) else list(hardware) if isinstance(hardware, list) else []
+    check_registers(options.get("register_bytes"), chips)
     multiple = None if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")  # type: ignore[arg-type]
     if not hardware or paper_model:
         return Conditions({**options}, multiple or 1, (VAIN,) if paper_model and not hardware else ())
@@ -62,6 +65,23 @@ def conditions(
 
 def with_accumulators(options: Mapping[str, object]) -> Fields:
     """The options of a problem, with the accumulators of a GPU if none are given and its type is narrower."""
-    narrow = DTYPE_BYTES.get(str(options.get("dtype") or "fp16"), 0) < DTYPE_BYTES[ACCUMULATORS]
+    narrow = dtype_bytes(str(options.get("dtype") or "fp16")) < dtype_bytes(ACCUMULATORS)
     implied = options.get("acc_dtype") is None and narrow
     return {**options, **({"acc_dtype": ACCUMULATORS} if implied else {})}
+
+
+def check_registers(given: object, presets: list[str]) -> None:
+    """Raise InputError for more registers, a text or bytes, than an SM of a preset has."""
+    if not isinstance(given, str | int) or not presets:
+        return
+    from ..hardware import load
+
+    for chip in map(load, presets):
+        room = chip.registers_per_sm_bytes
+        if room is not None and parse_registers(given) > room:
+            raise InputError("--registers", given, f"at most {room // 1024}KB, the registers of an SM of {chip.name}")
+
+
+def names_of(hardware: str | None) -> list[str]:
+    """The presets of `h100,h200`, each once."""
+    return [] if hardware is None else list(dict.fromkeys(name.strip() for name in hardware.split(",")))

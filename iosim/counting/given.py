@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..core.options import find_option
 from ..errors import InputError
 from ..options import FLAG, MASK
-from .conditions import Conditions, conditions
+from .conditions import Conditions, check_registers, conditions, names_of
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Rule
@@ -132,7 +132,7 @@ def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
     from ..units import dtype_bytes, parse_axis, parse_bytes
 
     names = names_of(hardware)
-    check_registers(given, names)
+    check_registers(given.get("register_bytes"), names)
     if len(names) > 1:
         return [Place({"hardware": name}, memory(M, name), name) for name in names]
     size = memory(M, hardware)
@@ -141,25 +141,6 @@ def memories(given: Given, M: str | None, hardware: str | None) -> list[Place]:
     word = dtype_bytes(str(given.get("dtype") or "fp16"))
     sizes = parse_axis(size, "--M", lambda text: parse_bytes(text, word))
     return [Place({"M_bytes": size} if len(sizes) > 1 else {}, size) for size in sizes]
-
-
-def check_registers(given: Given, presets: list[str]) -> None:
-    """Raise InputError for more registers than an SM of a preset has."""
-    text = given.get("register_bytes")
-    if not isinstance(text, str) or not presets:
-        return
-    from ..hardware import load
-    from ..units import parse_registers
-
-    for chip in map(load, presets):
-        room = chip.registers_per_sm_bytes
-        if room is not None and parse_registers(text) > room:
-            raise InputError("--registers", text, f"at most {room // 1024}KB, the registers of an SM of {chip.name}")
-
-
-def names_of(hardware: str | None) -> list[str]:
-    """The presets of `h100,h200`, each once."""
-    return [] if hardware is None else list(dict.fromkeys(name.strip() for name in hardware.split(",")))
 
 
 def several(text: str) -> bool:

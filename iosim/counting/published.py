@@ -67,7 +67,7 @@ def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int) -> Iterato
     if width is None or not found or p.word_bytes != 2 or p.mask.tile_units:
         return
     yield from found
-    if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or str(p.mask) == "causal"):
+    if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or p.mask.is_causal):
         Br, dense, causal = OF_FA3[width]
         tiles = Tiling(Br, dense if p.mask is DENSE else causal)
         chip = IN_REGISTERS | {"stages": 2}

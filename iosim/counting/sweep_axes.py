@@ -12,16 +12,16 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.options import NUMBERS, find_option, option_names
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, USUAL, Attention
 from ..core.tiling import Rule, Tiling, read_tiles
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..options import FLAG, Option, flag_of
 from ..reading import Unreadable, read_toml
 from ..schedules import Schedule, find, find_all
-from ..units import parse_axis, parse_bytes, parse_count
+from ..units import dtype_bytes, parse_axis, parse_bytes, parse_count, type_name
 from .columns import COLUMNS, every_column, more_columns
-from .conditions import conditions
+from .conditions import check_registers, conditions
 from .count import check_sizes, default_schedules, rules_of
 from .given import Fields, Given
 
@@ -138,14 +138,17 @@ def build(
     """
     axes = {name: option_axis(option, options.pop(name)) for name in list(options) if (option := axis_named(name))}
     given_multiples, chips = count_axis("tile_multiple", tile_multiple), split(values.get("hardware"))
-    under = conditions(chips, values, given_multiples[0], paper_model is True, tiles)
+    for registers in axes.get("register_bytes", ()):
+        check_registers(registers, chips)
     points = [{**options, **dict(zip(axes, point, strict=True))} for point in product(*axes.values())]
     sizes: dict[str, list[int] | None] = {name: read_counts(values, name) for name in NUMBERS}
     for name in ("N", "d"):
         if sizes[name] is None:
             raise InputError(f"--{name}", "nothing", "an axis as in 1024,4096 or 1024:8192:x2")
-    dtypes = split(values.get("dtype")) or ["fp16"]
-    accumulators: Sequence[str | None] = split(values.get("acc_dtype")) or [None]
+    dtypes = types(values, "dtype") or [str(USUAL["dtype"])]
+    accumulators: Sequence[str | None] = types(values, "acc_dtype") or [None]
+    narrowest = min(dtypes, key=dtype_bytes)
+    under = conditions(chips, {**values, "dtype": narrowest}, given_multiples[0], paper_model is True, tiles)
     masks = read_masks(values.get("mask"))
     multiples = [parse_count(multiple or under.multiple, "--tile-multiple") for multiple in given_multiples]
     each = [under.of(dtype, {"acc_dtype": acc}) for dtype, acc in product(dtypes, accumulators)]
@@ -170,6 +173,11 @@ def build(
     )
     check_sweep(sweep, needs_M=asking is None)
     return sweep
+
+
+def types(values: dict[str, AxisValue], name: str) -> list[str]:
+    """The element types of an axis, each once."""
+    return list(dict.fromkeys(type_name(text, flag_of(name)) for text in split(values.get(name))))
 
 
 def split(value: AxisValue) -> list[str]:

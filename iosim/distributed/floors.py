@@ -92,13 +92,13 @@ class Asked(NamedTuple):
     def dense(self) -> bool:
         """Whether every row sees every key."""
         p = self.problem
-        return p.mask is DENSE or (str(p.mask).strip() == "causal" and p.N == 1)
+        return p.mask is DENSE or (p.mask.is_causal and p.N == 1)
 
     @property
     def causal(self) -> bool:
         """Whether row i sees the keys up to i, of as many keys as rows."""
         p = self.problem
-        return not self.dense and str(p.mask).strip() == "causal" and p.Nk == p.N
+        return not self.dense and p.mask.is_causal and p.Nk == p.N
 
 
 def floor_across(

@@ -112,7 +112,7 @@ def torch_call(job: TorchJob) -> Start:
     if job.name == FLEX:
         attend = flex.compiled(torch, p)
         return lambda: attend(q, k, v)
-    options = {"is_causal": str(p.mask) == "causal", "enable_gqa": p.kv_heads != p.heads}
+    options = {"is_causal": p.mask.is_causal, "enable_gqa": p.kv_heads != p.heads}
 
     def call() -> None:
         with torch.no_grad(), sdpa_kernel(getattr(SDPBackend, TORCH[job.name])):

@@ -42,7 +42,6 @@ OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C
     "sm_90": (2048, 32), "sm_90a": (2048, 32), "sm_100": (2048, 32), "sm_100a": (2048, 32), "sm_120": (1536, 24),
     "sm_120a": (1536, 24),
 }  # fmt: skip
-REGISTER_BYTES = 4 * 65_536  # of a multiprocessor; registers are on-chip memory as well
 Grid = object  # a tuple of numbers, or a function of the arguments
 
 
@@ -446,7 +445,8 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
     words = {names[a]: (w["reads"].words, w["writes"].words + w["atomics"].words) for a, w in answer.ways.items()}
     moved = {name: pair for name, pair in words.items() if pair != (0, 0)}
     stores_lse = words.get("LSE", (0, 0))[1] > 0
-    size = answer.hardware.sram_bytes if answer.hardware else None
+    chip = answer.hardware
+    size, registers = (chip.sram_bytes, chip.register_bytes) if chip else (None, 0)
     alike, shapes = replace(problem, lse=stores_lse), products(code)
     found = nearest(moved, alike, shapes)
     by_tensor = {names[a]: ways for a, ways in answer.ways.items()}
@@ -455,7 +455,7 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
         answer,
         warnings=[*answer.warnings, *notes],
         nearest=found,
-        floor=floor(replace(problem, register_bytes=REGISTER_BYTES), size),
+        floor=floor(replace(problem, register_bytes=registers), size),
     )
 
 

@@ -16,7 +16,6 @@ from .read.kernel import Configuration, Kernel
 from .walk.launch import Value
 
 ALLOCATED = 8  # registers of a thread are given in multiples of this
-REGISTERS = 65_536  # of a multiprocessor of every GPU since compute capability 5.0, where a file has none
 WHERE = "iosim.prune"
 OPTIONS = ("num_ctas", "maxnreg", "enable_fp_fusion")  # of a configuration or of a launch, beside warps and stages
 
@@ -107,7 +106,7 @@ def over(found: Resources, gpu: Hardware, spills: bool) -> Iterator[str]:
     registers = -(-found.registers // ALLOCATED) * ALLOCATED * WARP_SIZE * found.num_warps
     if found.smem_bytes > gpu.shared_memory_per_block_bytes:
         yield "shared memory"
-    if registers > (gpu.registers_per_sm_bytes or 4 * REGISTERS) // 4:
+    if registers > gpu.register_bytes // 4:
         yield "registers"
     if not spills and found.stack_bytes:
         yield "spilled registers"

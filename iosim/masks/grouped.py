@@ -42,6 +42,11 @@ class Grouped:
     def __str__(self) -> str:
         return self.mask.text
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether the rows of each query see what `causal` shows them."""
+        return self.mask.is_causal
+
     def bind(self, problem: Attention[Size], tiling: Tiling[Size], skips: bool = True) -> BoundGrouped[Size]:
         """The mask over a problem's packed rows and keys in tiles."""
         return BoundGrouped(self.mask, problem.N, problem.Nk, tiling.rows_q, tiling.rows_k, bool(skips), self.group)

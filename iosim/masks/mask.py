@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
 MOST_SUMMED_PAIRS = 2**26  # the most pairs whose sums are kept for other tilings: 256 MB
 MANY_SEGMENTS, PAIRS_A_SEGMENT = 64, 2**14  # so many pairs are looked at in the time that a visit of a segment takes
+CAUSAL = Atom("causal")
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
 
@@ -51,6 +52,11 @@ class Mask:
 
     def __str__(self) -> str:
         return self.text
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is `causal` alone, in whatever spelling."""
+        return self.expr == CAUSAL
 
     @property
     def tile_units(self) -> bool:
@@ -153,6 +159,11 @@ class BoundMask(Generic[S]):
 
     def __str__(self) -> str:
         return self.mask.text
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether it is `causal` alone, in whatever spelling."""
+        return self.mask.is_causal
 
     @property
     def tile_units(self) -> bool:

@@ -108,7 +108,7 @@ def ends(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int, int]]:
     few_enough(-(-mask.N // rows), mask)
     starts = range(0, mask.N, rows)
     heights = [min(rows, mask.N - x) for x in starts]
-    if mask.mask.expr == Atom("causal"):  # the last query of a tile sees most: y <= x + Nk - N. All see the first key
+    if mask.mask.is_causal:  # the last query of a tile sees most: y <= x + Nk - N. All see the first key
         keys = [max(0, x + height + mask.Nk - mask.N) for x, height in zip(starts, heights, strict=True)]
         return [(height, 0, end) for height, end in zip(heights, keys, strict=True)]
     import numpy as np

@@ -18,7 +18,6 @@ from ..batches.launches import Launch, problem_of
 from ..batches.moved import Moved, tiling_of
 from ..batches.sentence import answer_lines
 from ..batches.ways import ways_of
-from ..core.problem import DENSE
 from ..counting.floors import narrowest_bytes
 from ..units import binary
 from .colours import COLOURS, GREY, INK
@@ -188,7 +187,7 @@ def items_of(found: Batched, launch: Launch) -> Iterator[Item]:
             blocks = [Block(N, start, min(each, tokens - start)) for start in range(0, tokens, each)]
         else:
             group = N // new
-            masked = problem.mask is not DENSE and str(problem.mask).strip() == "causal"
+            masked = problem.mask.is_causal
             blocks = row_blocks(N, new, tokens, group, tiling.rows_q, tiling.rows_k, masked)
         yield Item(name, tokens, blocks)
 

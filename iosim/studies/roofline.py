@@ -14,7 +14,6 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
-from ..core.options import OF_EVERY_PROBLEM
 from ..core.problem import Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
@@ -28,7 +27,6 @@ from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
 from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
-from ..options import PROBLEM
 from ..predict.on_request import asks_for_generated, check_compared
 from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
@@ -70,15 +68,9 @@ def read(row: dict[str, str]) -> MeasuredKernel:
     return MeasuredKernel(row["gpu"], row["kernel"], p, float(row["seconds"]))
 
 
-def computed(p: Attention) -> list[object]:
-    """What a kernel computes. Two problems with the same differ only in how, as in their accumulators."""
-    names = [option.name for option in OF_EVERY_PROBLEM.values() if option.heading == PROBLEM]
-    return [p.cache_dtype, p.dropout, *(getattr(p, name) for name in names if name not in ("acc_dtype", "kv_dtype"))]
-
-
 def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
     """The kept times of this problem on a GPU, the fastest first."""
-    found = [one for one in kept() if one.gpu == chip.name and computed(one.problem) == computed(p)]
+    found = [one for one in kept() if one.gpu == chip.name and one.problem.computed == p.computed]
     return sorted(found, key=lambda one: one.seconds)
 
 

@@ -24,7 +24,6 @@ from iosim.counting.count import count
 from iosim.counting.floors import floor, held_words
 from iosim.errors import IosimError
 from iosim.hardware import load
-from iosim.kernels.explain import REGISTER_BYTES
 from iosim.masks import parse_mask
 from iosim.pictures import page
 from iosim.pictures.picture import Picture
@@ -296,12 +295,13 @@ def test_it_is_the_floor_of_the_problem(case, place, asked):
 
 
 @pytest.mark.needs("triton")
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_of_a_kernel_as_well(case, asked):
-    """`iosim explain --as`: its chip has the shared memory and the registers of a GPU."""
-    one = asked(case)
-    found = one.json("explain", *KERNEL, "--as", "attention", "--hardware", "h100")
-    p, size = replace(one.problem, register_bytes=REGISTER_BYTES), load("h100").sram_bytes
+@pytest.mark.parametrize("case, gpu", [*((case, "h100") for case in CASES), (CASES[0], "mi300x")], ids=str)
+def test_of_a_kernel_as_well(case, gpu, asked):
+    """`iosim explain --as`: its chip has the shared memory and the registers of a GPU. A multiprocessor of an MI300X has
+    twice the registers of an H100, and so a lower floor."""
+    one, chip = asked(case), load(gpu)
+    found = one.json("explain", *KERNEL, "--as", "attention", "--hardware", gpu)
+    p, size = replace(one.problem, register_bytes=chip.registers_per_sm_bytes), chip.sram_bytes
     assert (found["floor"]["words"], found["floor"]["M_words"]) == (floor(p, size).words, held_words(p, size))
 
 

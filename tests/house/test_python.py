@@ -254,6 +254,8 @@ BAD = {
     "an unknown keyword": (lambda: iosim.bounds(64, 8, masks="causal"), "bounds: keyword: found 'masks'.*did you mean 'mask'"),
     "an option of another command": (lambda: iosim.sweep(N=64, d=8, M="1KB", line=64), "--line: found '--what count'"),
     "an unknown command": (lambda: iosim.sweep(N=64, d=8, M="1KB", what="tone"), "did you mean 'tune'"),
+    "registers": (lambda: iosim.tune(64, 8, hardware="h100", register_bytes=2**20), "at most 256KB, the registers of an SM of H100"),
+    "registers of a sweep": (lambda: iosim.sweep(N=64, d=8, hardware="h100", register_bytes="64K,1M"), "--registers: found '?1M|4194304"),
     "no process": (lambda: iosim.sweep(N=64, d=8, M="1KB", jobs=0), "--jobs"),
     "an unknown keyword of a sweep": (lambda: iosim.sweep(N=64, d=8, M="1KB", lines=64), "keyword: found 'lines'"),
     "a picture of rows and sizes": (lambda: iosim.plot("x.csv", N=3), "one of the two"),
@@ -284,6 +286,27 @@ def test_names_of_other_programs_get_a_hint(name, elsewhere, meant):
         given.pop(meant, None)
     with pytest.raises(iosim.InputError, match=f"found {elsewhere!r}.*did you mean {meant!r}"):
         getattr(iosim, name)(**given)
+
+
+OF_CAUSAL = {
+    "published tiles": lambda mask: len(iosim.count(8192, 64, hardware="h100", mask=mask, schedules="flash2").published),
+    "measured times": lambda mask: iosim.roofline(8192, 128, "h100", heads=32, schedules="flash2", mask=mask).to_dict()["measured"],
+    "the floor of GPUs": lambda mask: iosim.links(8192, 128, 4, heads=8, schedules="ring", mask=mask).results[0].ratio_to_floor,
+    "packed decoding": lambda mask: iosim.count(1, 64, "100KB", Nk=1024, heads=8, kv_heads=2, gqa="pack", mask=mask)["flash2"].total,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("ask", OF_CAUSAL.values(), ids=OF_CAUSAL)
+def test_causal_is_known_in_every_spelling(ask):
+    assert ask(" causal") == ask("(causal)") == ask("causal") and ask("causal")
+
+
+def test_types_of_a_sweep_have_the_names_of_count():
+    own, other = (
+        iosim.sweep(N=1024, d=64, hardware="h100", dtype=name, schedules="flash2") for name in ("fp64", "float64")
+    )
+    assert own.equals(other) and list(own.dtype) == ["fp64"] and list(own.acc_dtype) == ["fp64"]
+    assert set(iosim.sweep(N=64, d=16, M="512el", dtype="fp16,half").dtype) == {"fp16"}
 
 
 def own_parameters(name):

@@ -142,7 +142,7 @@ def calls_of(
 
 def other_shapes(problem: Attention, named: Sequence[Attention], calls: int) -> list[str]:
     """A note if several calls are explained with one problem although they may have others."""
-    others = sum(shape_of(p) != shape_of(problem) for p in named)
+    others = sum(p.computed != problem.computed for p in named)
     if others:
         return [
             f"--N, --d and the other options are taken for all {calls} calls, but {others} of these calls had "

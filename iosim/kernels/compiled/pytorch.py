@@ -27,7 +27,7 @@ def own_tiles(name: str, problem: Attention, capability: int, gpu: Hardware) -> 
     """
     d = max(problem.d, problem.dv)
     if name == FLASH:
-        return "flash2", flash_tiles(d, str(problem.mask) == "causal", capability, gpu)
+        return "flash2", flash_tiles(d, problem.mask.is_causal, capability, gpu)
     if name == FLASH_BACKWARD:
         return "flash2-bwd", flash_backward_tiles(d, gpu.shared_memory_per_block_bytes)
     if name == EFFICIENT and d <= 128:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...counting.floors import floor
 from ...errors import InputError
 from ...hardware import Hardware
-from ..explain import REGISTER_BYTES, Explained, Question, common, explained, preset
+from ..explain import Explained, Question, common, explained, preset
 from ..read.compile import capability
 from .code import UNKNOWN, Buffer, Call, OutputCode
 from .inductor import InductorKernel, kernel_of_source
@@ -187,7 +187,7 @@ class Counter:
         """The least bytes of attention in the SRAM and the registers of a thread block."""
         if self.gpu is None:
             return None
-        on_chip = replace(problem, register_bytes=REGISTER_BYTES)
+        on_chip = replace(problem, register_bytes=self.gpu.register_bytes)
         try:
             found = floor(on_chip, self.gpu.sram_bytes, backward=backward)
         except InputError:
