@@ -85,10 +85,12 @@ def streams(found: Batched, best: Moved) -> str:
     way = next((way for way in found.ways if way.way == "repeat"), best)
     kept = sum(way.tensors.get(name, {"bytes": 0})["bytes"] for name in batch.problem.cache_tensors)
     rows = way.tiles.split("x")[0]
+    shared = f"the queries of a tile of {rows} rows share what it loads"
+    why = shared if kept <= stream else "each query head loads the keys and values of its KV head"
     return (
         f"A stream of the cached keys and values for each new token would be {stream:,} B ({decimal(stream)}), and "
         f"each key and value once is {once:,} B ({decimal(once)}): {way.way} reads {kept:,} B of them "
-        f"({decimal(kept)}), because the queries of a tile of {rows} rows share what it loads."
+        f"({decimal(kept)}), because {why}."
     )
 
 

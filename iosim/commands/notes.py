@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..core.options import VARIANTS
+from ..core.options import VARIANTS, flag
 from ..errors import InputError
-from ..options import FLAG, declared, flag_of
+from ..options import FLAG, declared
 
 if TYPE_CHECKING:
     from ..schedules import Schedule
@@ -53,7 +53,7 @@ def check_read(
         refuse_multiple(schedules, ",".join(multiple_of))
     for name, readers in unread(given, schedules):
         who = f"with --schedule {','.join(s.name for s in schedules)}" if named else "with these schedules"
-        option, others = flag_of(name), ", ".join(readers) or "no schedule of this family"
+        option, others = flag(name), ", ".join(readers) or "no schedule of this family"
         note(click.get_current_context(), f"{option} changes nothing {who}; it is for {others}")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import click
 
-from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
+from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES, flag
 from ..core.options import VARIANTS as VARIANT_ROWS
 from ..counting.given import Asked, Choice, Fields, Given
 from ..errors import InputError
@@ -35,7 +35,6 @@ from ..options import (
     TEXT,
     TYPE,
     Kind,
-    flag_of,
 )
 from ..options import Option as Row
 from ..units import parse_axis, parse_range
@@ -386,7 +385,8 @@ def alone(asked: Asked, allowed: Collection[str] = ()) -> None:
         "schedule": choice.schedules,
         "M": choice.M,
         "hardware": choice.hardware,
+        "paper_model": choice.paper_model,
     }
-    for flag in [flag_of(name) for name, value in beside.items() if value]:
-        if flag not in allowed:
-            raise InputError("--trace", flag, "a file alone: it has the loads and stores already", "leave one out")
+    for option in [flag(name) for name, value in beside.items() if value]:
+        if option not in allowed:
+            raise InputError("--trace", option, "a file alone: it has the loads and stores already", "leave one out")

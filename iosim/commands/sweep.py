@@ -150,7 +150,7 @@ class Target(NamedTuple):
 @chip_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
-@text_option("--what", "The command at each point: count (default), tune, cache, check or roofline.", metavar="NAME")
+@text_option("--what", "Command at each point: count (default), tune, cache, check, roofline or links.", metavar="NAME")
 @text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
@@ -180,8 +180,9 @@ def command(
     disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
 
     Axes of numbers are 1024,4096 or 1K:64K:x2 (K = 1024) or 64:256:+64, ends included: --N, --Nk, --d, --batch,
-    --heads, --kv-heads, --dv, --M, --splits, --page-size, --tile-multiple, --elementwise. Axes of names are lists with
-    commas: --dtype, --acc-dtype, --gqa, --tiles, --schedule, --hardware. Masks have semicolons, as 'causal;window:64'.
+    --heads, --kv-heads, --dv, --M, --registers, --stages, --tile-multiple, --splits, --page-size, --top-k, --key-block,
+    --elementwise. Axes of names are lists with commas: --dtype, --acc-dtype, --kv-dtype, --kv-scales, --gqa, --tiles,
+    --schedule, --hardware. Masks have semicolons, as 'causal;window:64'.
     Options of the command of --what are axes as well.
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv

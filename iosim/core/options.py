@@ -14,6 +14,7 @@ from ..options import (
     Option,
     all_declared,
     declared,
+    flag_of,
 )
 
 SIZES = (
@@ -184,3 +185,9 @@ def option_names() -> tuple[str, ...]:
 def find_option(name: str) -> Option | None:
     """The option of this name; None if there is none."""
     return OF_EVERY_PROBLEM.get(name) or declared(name)
+
+
+def flag(name: str) -> str:
+    """The option of the command line, as `--registers` for register_bytes. Other names keep their words."""
+    option = find_option(name)
+    return flag_of(name) if option is None else option.flag

@@ -349,7 +349,7 @@ def as_objects(value: T) -> T:
 
 def fits_int64(problem: Attention[Size], schedule: Schedule) -> bool:
     """Whether int64 holds every count of a chunk: a walk at the largest sizes, without a mask, bounds them all."""
-    names = ("N", "Nk", "d", "dv", "batch", "heads")
+    names = ("N", "Nk", "d", "dv", "batch", "heads", "choice_rows")
     largest = {n: int(np.max(getattr(problem, n))) for n in names}
     largest["kv_heads"] = largest["heads"]
     worst = narrowed(cast("Attention", problem), mask=DENSE, **largest)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..answer import numbered
+
 if TYPE_CHECKING:
     from ..core.typing import Attention
 
@@ -55,23 +57,30 @@ def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossin
     from_g = -(-(ranks * ring - beta) * p.Nk // (alpha * p.N))
     most_P = (alpha * g * p.N + beta * p.Nk) // (ring * p.Nk)
     most_N = ring * p.Nk // (row_passed(p, passes) * g)
+    even = not p.kv_heads % ranks  # else Ulysses sends a KV head to several GPUs, which these formulas leave out
     found = [
-        Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, g)),
-        Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g)),
+        Crossing("ring", "ulysses", "g", from_g, None, g, ring_text(from_g, ranks, p, even)),
+        Crossing("ring", "ulysses", "P", None, most_P, ranks, gpus_text(most_P, g, even)),
         Crossing("pass-q", "ring", "N", None, most_N, p.N, queries_text(most_N, p)),
     ]
     return found
 
 
-def ring_text(least: int, ranks: int, g: int) -> str:
-    """The sentence on query heads that share a KV head."""
-    where = f"from g >= {least:,} query heads a KV head on {ranks:,} GPUs"
-    return f"The ring receives no more than Ulysses {where}; here g = {g}."
+DIVIDE = " that divide the KV heads"
 
 
-def gpus_text(most: int, g: int) -> str:
+def ring_text(least: int, ranks: int, p: Attention, even: bool) -> str:
+    """The sentence on query heads that share a KV head. Where there are words of several types, they are not bytes."""
+    where = f"from g >= {least:,} query heads a KV head on {ranks:,} GPUs{'' if even else DIVIDE}"
+    more = "no more" if p.cache_dtype == p.dtype else "no more words"
+    here = f"g = {p.heads // p.kv_heads}" + ("" if even else f", with {numbered(p.kv_heads, 'KV head')}")
+    return f"The ring receives {more} than Ulysses {where}; here {here}."
+
+
+def gpus_text(most: int, g: int, even: bool) -> str:
     """The sentence on GPUs."""
-    return f"With g = {g} it does so on up to {most:,} GPUs." if most > 1 else f"With g = {g} it never does so."
+    up_to = f"With g = {g} it does so on up to {most:,} GPUs{'' if even else DIVIDE}."
+    return up_to if most > 1 else f"With g = {g} it never does so."
 
 
 def queries_text(most: int, p: Attention) -> str:

@@ -106,7 +106,8 @@ OF_BOUNDS = (
     "unknown, so no count can be compared with it alone."
 )
 OF_TENSORS = (
-    "What each tensor adds, read and written together. The mark is the least that any algorithm of its class can move."
+    "What each tensor adds, read and written together. The mark is the least that any algorithm of its "
+    "class can move; with schedules of several families, the least here."
 )
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
 EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
@@ -169,7 +170,8 @@ def document(title: str, body: str) -> str:
 
 def in_words(found: Report) -> str:
     """The words that the winner moves, and the fewest that any algorithm of its class can move; empty if none fits."""
-    best = min((r for r in found.results if r.total and r.fits is not False), key=lambda r: r.total or 0, default=None)
+    fit = [r for r in found.results if r.total and r.fits is not False]
+    best = min(fit, key=lambda r: r.total_bytes or 0, default=None)
     if best is None:
         return ""
     least = next((b.words for b in found.bounds if b.name == "floor" and b.words), None)
@@ -290,7 +292,7 @@ def tensor_bars(found: Report) -> str:
         parts = [(name, moved["reads"] + moved["writes"]) for name, moved in r.tensors.items()]
         tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
         (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
-    mark = (min(floors), "floor") if floors else (least, "least here")
+    mark = (floors[0], "floor") if floors and len(families) == 1 else (least, "least here")
     drawn = bars_svg(rows, mark, "Words by tensor", "words")
     return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
 

@@ -353,6 +353,8 @@ def shown_winner(found: Report, runs: Sequence[Play]) -> str:
     best = winner(found)
     if best is None:
         return " Nothing that was counted fits in the question's M, so nothing fits here."
+    if len({find(r.schedule).family for r in found.results}) > 1:
+        return ""
     unseen = "" if any(run.name == best for run in runs) else "; its run is too long to be shown"
     return f" {best} moves the fewest bytes in the question{unseen}."
 

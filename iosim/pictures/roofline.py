@@ -44,7 +44,9 @@ def roofline_sheet(found: Roofline) -> Sheet:
     y = [min([x[0] * speed, *(one.y[0] / 2 for one in marks)]), 2 * peak]
     frame = {"x": (x[0], x[1]), "y": (y[0], y[1])}
     keys = f", Nk = {p.Nk}" if p.Nk != p.N else ""
-    size = f"N = {p.N}{keys}, d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}"
+    said = ("Nk", "heads", "dtype", "acc_dtype", *(["kv_heads"] if p.kv_heads == p.heads else []))
+    more = [f", {name} = {value}" for name, value in p.unusual().items() if name not in said]
+    size = f"N = {p.N}{keys}, d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}{''.join(more)}"
     chart = Chart("", "intensity", "flops_per_second", [*marks, roof], frame=frame)
     return Sheet(f"Roofline of {chip.name}: {size}", [chart])
 
@@ -86,7 +88,10 @@ def time_sheet(asked: Asked) -> Sheet:
     elif not any(PREDICTED in line.label for line in lines):
         hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
         raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
-    about = ", ".join(f"{name} = {values[name]}" for name in ("d", "heads", "batch", "mask") if values.get(name))
+    named = dict.fromkeys(("d", "heads", "batch", "mask", *values))
+    about = ", ".join(
+        f"{name} = {values[name]}" for name in named if name not in ("N", "acc_dtype") and values.get(name)
+    )
     tiled = f", tiles {choice.tiles}" if choice.tiles else ""
     title = f"Time on {load(choice.hardware or '').name}{' by the model' * wanted}: {about}{tiled}"
     return Sheet(title, [Chart("", "N", "microseconds", lines)])

@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
+from ..core.options import flag
 from ..counting.sweep_axes import AXES, Sweep
 from ..errors import NO_PYARROW, InputError, MissingError, suggestion
-from ..options import flag_of
 from .asked import first_of
 from .chart import AXIS_TITLES, Chart, ChartLine, size
 from .proven import FLOOR, floor_line, order_line
@@ -77,17 +77,24 @@ def part_of_sheet(chart: Chart, title: str) -> Chart:
 
 
 def known_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> tuple[pd.DataFrame, list[str]]:
-    """The rows with x and y, and the columns that tell lines apart: `by`, and those of SPLITS that leave one y for each
-    x."""
+    """The rows with x and y, and the columns that tell lines apart: `by`, and those of `splits` that leave one y for
+    each x."""
     check_columns(rows, x, y, by)
     rows = rows.assign(**{x: numbers("-x", rows[x]), y: numbers("-y", rows[y])})
     known = rows.dropna(subset=[x, y])
     if known.empty:
         raise InputError("rows", "none", f"rows with {x} and {y}")
-    names = [*by, *splitting(known, x, by, [c for c in SPLITS if c not in (x, y, *by)])]
+    names = [*by, *splitting(known, x, by, [c for c in splits() if c not in (x, y, *by)])]
     if known.duplicated([x, *names]).any():
         raise InputError("--by", ",".join(names), f"columns that leave one {y} for each {x}")
     return known, names
+
+
+def splits() -> list[str]:
+    """The columns that may split lines: SPLITS, and then those of all other options."""
+    from ..counting.columns import option_columns
+
+    return list(dict.fromkeys((*SPLITS, *option_columns())))
 
 
 def splitting(rows: pd.DataFrame, x: str, by: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -118,7 +125,7 @@ def from_rows(
 def too_many_lines(known: pd.DataFrame, names: list[str], lines: int, asked: bool) -> InputError:
     """The error about a chart with too many lines. With `asked`, it names options; else columns."""
     if asked:
-        options = ", ".join(flag_of(name) for name in names if name != "tiling")
+        options = ", ".join("--M" if name == "M_bytes" else flag(name) for name in names if name != "tiling")
         hint = "name fewer schedules, as --schedule flash1,flash2, or fewer other values"
         return InputError(options, f"{lines} lines", f"at most {MOST_LINES} lines", hint)
     widest = max(names, key=lambda name: known[name].nunique())
@@ -250,6 +257,10 @@ def title_of(rows: pd.DataFrame, x: str) -> str:
     shown = [name for name in ("N", "d", "dtype", "M_bytes", "mask") if name != x and rows[name].nunique() == 1]
     row = rows.iloc[0]
     about = [f"mask {row[name]}" if name == "mask" else value_text(name, row[name]) for name in shown]
+    problems = list(dict.fromkeys(rows["problem"]))
+    for name, value in problems[0].unusual().items():
+        if name not in ("dtype", "mask", x) and all(getattr(p, name) == value for p in problems):
+            about.append(value_text(name, value))
     return "Words moved between HBM and SRAM: " + ", ".join(text for text in about if text != "mask dense")
 
 
@@ -273,15 +284,16 @@ def octaves(values: Mapping[str, object], around: int | None = None) -> list[int
 def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
     """The line of the floor of each problem that the rows differ in. A single problem has the line of the order as
     well."""
-    apart = splitting(rows, x, (), [name for name in SPLITS if name not in (x, *ONE_CHART)])
+    apart = splitting(rows, x, (), [name for name in splits() if name not in (x, *ONE_CHART)])
     if not apart:
         places = places_of(rows, x)
         return [*floor_line(places, family), *order_line(places, family)]
-    found = []
+    found: dict[tuple[float, ...], ChartLine] = {}  # by its words: options such as --splits leave the floor as it is
     for _, group in rows.groupby(apart, sort=False):
         values = [value_text(name, group.iloc[0][name]) for name in apart]
-        found += floor_line(places_of(group, x), family, ", ".join([FLOOR, *values]))
-    return found
+        for line in floor_line(places_of(group, x), family, ", ".join([FLOOR, *values])):
+            found.setdefault((*line.x, *line.y), line)
+    return [replace(line, label=FLOOR) for line in found.values()] if len(found) == 1 else [*found.values()]
 
 
 def places_of(rows: pd.DataFrame, x: str) -> list[Place]:

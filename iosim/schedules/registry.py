@@ -10,11 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..core.arrays import at_first
-from ..core.options import OF_EVERY_PROBLEM
+from ..core.options import OF_EVERY_PROBLEM, flag
 from ..core.problem import USUAL, Attention, Tensor, mask_matters
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
-from ..options import EXPECTED, Option, declare, declared, flag_of
+from ..options import EXPECTED, Option, declare, declared
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
@@ -299,7 +299,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
     for name in dict.fromkeys([*problem.values(), *nearest.values()]):
         value, wanted = getattr(problem, name), getattr(nearest, name)
         if not same(value, wanted):
-            option, reason = flag_of(name), (schedule.about.__doc__ or "").rstrip(".")
+            option, reason = flag(name), (schedule.about.__doc__ or "").rstrip(".")
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             there, allowed = at_first(value != wanted, value, wanted)
@@ -391,6 +391,14 @@ def find(name: str | Schedule) -> Schedule:
         if known.lower() == word:
             return SCHEDULES[known]
     raise InputError("--schedule", name, ", ".join(SCHEDULES), suggested(word))
+
+
+def check_family(chosen: Iterable[Schedule]) -> None:
+    """Raise InputError for schedules that do not all compute the same."""
+    several = list(chosen)
+    if len({s.family for s in several}) > 1:
+        families = ", ".join(f"{s.name} ({s.family})" for s in several)
+        raise InputError("--schedule", families, "schedules of one family, since others compute something else")
 
 
 def suggested(word: str) -> str:

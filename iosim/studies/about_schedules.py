@@ -7,11 +7,10 @@ from textwrap import wrap
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.machine import Machine
-from ..core.options import OF_EVERY_PROBLEM, option_names
+from ..core.options import OF_EVERY_PROBLEM, flag, option_names
 from ..core.problem import Attention, Tensor, narrowed
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
-from ..options import flag_of
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import LATENT_FAMILIES, LETTERS
 
@@ -89,7 +88,7 @@ def options_that_matter(schedule: Schedule, problem: Attention) -> tuple[list[st
     given = ["lse", "keep_p", "visit_all", *own, *latent, "mask", "count_init", *NEVER_IGNORED]
     read = [name for name in given if schedule.reads(name)]
     ignored = [name for name in given if name not in (*read, "visit_all", "mask", *NEVER_IGNORED)]
-    return list(map(flag_of, read)), [flag_of(name) for name in ignored if not refused(schedule, problem, name)]
+    return list(map(flag, read)), [flag(name) for name in ignored if not refused(schedule, problem, name)]
 
 
 def refused(schedule: Schedule, problem: Attention, name: str) -> bool:

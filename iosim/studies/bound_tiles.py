@@ -25,6 +25,7 @@ from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..schedules import SCHEDULES, Schedule, find, find_all, require
 from ..schedules.decode import SPLITS
+from ..schedules.registry import check_family
 from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import blocks
 from .fastest_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
@@ -48,6 +49,7 @@ def fastest_by_bound(
     chip = load(hardware)
     peaks(chip, problem)
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
+    check_family(asked)
     found = FastestAnswer(problem, chip, [], {}, generated=False)
     for number, schedule in enumerate(asked):
         require(schedule, problem)
@@ -71,7 +73,10 @@ def faster_split(found: FastestAnswer, multiple: int) -> tuple[int, TimedTiles] 
         return None
     given = found.problem[SPLITS] if "splits" in find(first.schedule).chosen else 1
     numbers = {chip.sms * times // first.blocks * given for times in (1, 2)}
-    for schedule, splits in product((s for s in SCHEDULES.values() if "splits" in s.chosen), numbers):
+    own = find(first.schedule).family
+    for schedule, splits in product(
+        (s for s in SCHEDULES.values() if "splits" in s.chosen and s.family == own), numbers
+    ):
         p = narrowed(found.problem, splits=splits)
         with suppress(InputError):
             require(schedule, p)

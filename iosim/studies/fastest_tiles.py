@@ -22,6 +22,7 @@ from ..hardware import Hardware, measured_as
 from ..predict.generated import check_room, predict_generated
 from ..predict.on_request import check_compared, seconds_to_predict
 from ..schedules import Schedule, find_all, require
+from ..schedules.registry import check_family
 from ..search.best import best_tiles
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def fastest(
             "leave out both",
         )
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
+    check_family(asked)
     results, missing = list[FastestTiles](), dict[str, str]()
     for number, schedule in enumerate(asked):
         require(schedule, problem)

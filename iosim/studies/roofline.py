@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
-from ..core.problem import Attention
+from ..core.problem import DENSE, Attention
 from ..core.tiling import MMA, read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
@@ -69,7 +69,10 @@ def read(row: dict[str, str]) -> MeasuredKernel:
 
 
 def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
-    """The kept times of this problem on a GPU, the fastest first."""
+    """The kept times of this problem on a GPU, the fastest first; none for options that are further work."""
+    more = {"keep_p", "elementwise", *(["visit_all"] if p.mask is not DENSE else [])}
+    if more & p.unusual().keys():
+        return []
     found = [one for one in kept() if one.gpu == chip.name and one.problem.computed == p.computed]
     return sorted(found, key=lambda one: one.seconds)
 
@@ -391,10 +394,15 @@ SLOWEST = {
 
 
 def winners(found: Roofline) -> list[RooflineRow]:
-    """The row of the least bound for each phase: of all launches, among those that fit. Ties go to fewer bytes."""
+    """The row of the least bound for each phase and family of schedules: of all launches, among those that fit. Ties go
+    to fewer bytes."""
     within = [row for row in found.rows if row.launch == "all" and row.fits]
-    phases = dict.fromkeys(row.phase for row in within)
-    return [min((row for row in within if row.phase == phase), key=cost) for phase in phases]
+    return [min((row for row in within if kind(row) == one), key=cost) for one in dict.fromkeys(map(kind, within))]
+
+
+def kind(row: RooflineRow) -> tuple[str, str]:
+    """The phase, and the family of the schedule. Rows of the same kind are compared."""
+    return row.phase, find(row.schedule).family
 
 
 def cost(row: RooflineRow) -> tuple[float, int]:
@@ -406,7 +414,7 @@ def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
     """The sentences that lead, which are the bound of each phase and what was measured, and those on why."""
     best, lead, reasons = winners(found), list[str](), list[str]()
     for row in best:
-        label = f"{row.phase}: " * (len(best) > 1)
+        label = f"{row.phase}: " * (len({each.phase for each in best}) > 1)
         lead += [label + bound_sentence(found, row), *measured_sentence(found, row)]
         reasons += [*([label.rstrip()] if label else []), *reasons_of(found, row)]
     return lead or ["Nothing that was asked for fits in this SRAM."], reasons
@@ -414,7 +422,8 @@ def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
 
 def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
     """The sentences about one phase below its bound: the SM traffic, and the other rows."""
-    phase = [row for row in found.rows if row.phase == winner.phase and row.launch == "all" and row is not winner]
+    alike = [row for row in found.rows if row.launch == "all" and row is not winner]
+    phase = [row for row in alike if kind(row) == kind(winner)]
     slower = sorted((row for row in phase if row.bound_seconds > NEAR * winner.bound_seconds), key=cost)
     near = [row for row in phase if row.fits and row not in slower]
     baseline = [row for row in slower if row.schedule == BASELINE]
@@ -465,7 +474,10 @@ def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
 def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     """The sentence about kept measurements; nothing if there is none for this problem."""
     rows = measured(found, winner)
-    each = [f"{row.kernel} {row.seconds * 1e6:,.2f} us ({rounded(row.x_bound)} times the bound)" for row in rows]
+    of_slower = f" of {winner.schedule}" * any(row.x_bound < 1 for row in rows)  # than kernels that do it otherwise
+    each = [
+        f"{row.kernel} {row.seconds * 1e6:,.2f} us ({rounded(row.x_bound)} times the bound{of_slower})" for row in rows
+    ]
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 
@@ -474,7 +486,9 @@ def sm_traffic_sentence(row: RooflineRow) -> list[str]:
     if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
         return []
     moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:,.2f} us from HBM alone"
-    return [f"{moved}. That is no bound, because the L2 serves most of it."]
+    served = 1 - row.work.floor_bytes / row.work.total_bytes
+    share = "most of it" if served > 0.5 else f"{100 * served:.0f} % of it" if served > 0.1 else "a part of it"
+    return [f"{moved}. That is no bound, because the L2 serves {share}."]
 
 
 def named(row: RooflineRow) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 """Takes a text about the progress."""
+USUAL_SCHEDULE = "flash1"
 
 
 @dataclass(frozen=True)
@@ -240,7 +241,7 @@ def cache(
     paper_model: bool = False,
     tile_multiple: int | None = None,
     tiles: TilesAsked | None = None,
-    schedule: str | Schedule = "flash1",
+    schedule: str | Schedule = USUAL_SCHEDULE,
     granularity: str = "line",
     line: int | str | None = None,
     policy: str = "both",
@@ -268,6 +269,9 @@ def cache(
             "N": N,
             "d": d,
             "tiles": tiles,
+            "tile_multiple": tile_multiple,
+            "paper_model": paper_model,
+            "schedule": schedule,
             **options,
             "mask": mask if mask != "dense" else "",
         }
@@ -288,7 +292,7 @@ def cache(
 
 def check_file_alone(problem: Mapping[str, object]) -> None:
     """Raise InputError for options of a problem beside a file of events, except dtype."""
-    beside = [name for name, value in problem.items() if value and name != "dtype"]
+    beside = [name for name, value in problem.items() if value and value != USUAL_SCHEDULE and name != "dtype"]
     if beside:
         raise InputError("trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")
 

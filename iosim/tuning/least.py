@@ -22,6 +22,7 @@ from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
+from ..schedules.registry import check_family
 from ..units import parse_bytes, parse_count, parse_range
 from .best import Best, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
@@ -185,9 +186,7 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     chosen = find_all(names)
     for schedule in chosen:
         require(schedule, problem)
-    if len({s.family for s in chosen}) > 1:
-        families = ", ".join(f"{s.name} ({s.family})" for s in chosen)
-        raise InputError("--schedule", families, "schedules of one family, since others compute something else")
+    check_family(chosen)
     return chosen
 
 

@@ -1,0 +1,101 @@
+"""Answers compare only what computes the same: families of schedules, and options that change the work."""
+
+import re
+
+import pytest
+
+import iosim as package
+from iosim.schedules import find
+
+H100 = ("--N", 8192, "--d", 128, "--heads", 32, "--hardware", "h100")
+
+
+def test_a_backward_pass_is_not_split_by_a_forward_one(iosim):
+    """Its few blocks are told; no schedule of gradients splits the keys."""
+    text = iosim("tune", "--by", "time", *H100, "--schedule", "flash2-bwd").stdout
+    assert "It has only 32 blocks for 132 multiprocessors." in text and "split-kv" not in text
+    with pytest.raises(package.InputError, match="schedules of one family"):
+        package.fastest(8192, 128, "h100", schedules="flash2,linear")
+
+
+def test_each_family_of_a_roofline_has_its_bound(iosim):
+    text = iosim("roofline", *H100, "--schedule", "flash2,flash1,linear").stdout
+    lead = text.split("attention: N")[0]
+    assert [line.split()[0] for line in lead.splitlines() if "takes at least" in line] == ["flash2", "linear"]
+    sentences = [line for line in text.splitlines() if " takes " in line]
+    assert not any("linear" in line and "flash" in line for line in sentences)
+
+
+def test_a_bound_above_a_measured_time_names_its_schedule(iosim):
+    """The measured kernel does less: it stores neither S nor P."""
+    for name, of in (("standard-tiled", " of standard-tiled"), ("flash2", "")):
+        text = iosim("roofline", *H100, "--schedule", name).stdout
+        (ratio,) = re.findall(r"torch-cudnn [\d,.]+ us \(([\d.]+) times the bound" + of + r"\)", text)
+        assert (float(ratio) < 1) == bool(of)
+
+
+@pytest.mark.parametrize("name", ["flash2", "standard-tiled", "softmax-2pass"])
+def test_what_the_l2_serves(name):
+    found = package.roofline(8192, 128, "h100", heads=32, schedules=name)
+    row = next(row for row in found.rows if row.launch == "all")
+    served = 1 - row.work.floor_bytes / row.work.total_bytes
+    said = re.findall(r"because the L2 serves (.*) of it", str(found))
+    assert said == (["most"] if served > 0.5 else [f"{100 * served:.0f} %"])
+
+
+def test_a_page_of_two_families_has_no_winner(iosim, tmp_path):
+    line = ("report", "--N", 1024, "--d", 64, "--M", "64KB", "--schedule")
+    pages = {}
+    for names in ("flash2", "flash2,linear"):
+        assert iosim(*line, names, "-o", tmp_path / "page.html").exit_code == 0
+        pages[names] = (tmp_path / "page.html").read_text()
+    assert ["moves the fewest bytes in the question" in page for page in pages.values()] == [True, False]
+    drawn = [re.findall(r"<h2>Words by tensor</h2>.*?</svg>", page, re.S)[0] for page in pages.values()]
+    assert [">floor</text>" in one for one in drawn] == [True, False]
+
+
+def test_a_sweep_of_packed_choices(iosim):
+    """`--gqa pack` makes rows of choices an array, if N is an axis."""
+    rows = package.sweep(N=[1024, 2048], d=64, M="64KB", heads=4, kv_heads=2, gqa="pack", top_k=4, schedules="selected")
+    for N, total in zip(rows.N, rows.total, strict=True):
+        alone = package.count(
+            N, 64, "64KB", heads=4, kv_heads=2, gqa="pack", top_k=4, schedules="selected", tiles="best"
+        )
+        assert total == alone["selected"].total and find("selected").family == "selected"
+
+
+def test_why_a_batch_reads_more_or_less_than_a_stream(iosim):
+    asked = ("batch", "--requests", "4 * 1:3000, 2:3000", "--d", 128, "--causal", "--heads", 32, "--kv-heads")
+    shared, repeated = (iosim(*asked, heads).stdout for heads in (32, 1))
+    assert "because the queries of a tile of 128 rows share what it loads" in shared
+    assert "because each query head loads the keys and values of its KV head" in repeated
+
+
+@pytest.mark.parametrize(
+    "options, floors",
+    [({"splits": "1,4", "schedules": "split-kv"}, 1), ({"kv_dtype": "fp8,fp16"}, 2), ({"register_bytes": "0,64K"}, 2)],
+    ids=str,
+)
+def test_any_option_may_split_the_lines_of_a_picture(options, floors):
+    """There is one line of the floor, unless the option changes it."""
+    text = package.plot(N="1024:4096:x2", d=64, M="100KB", **{"schedules": "flash2", **options}).svg()
+    assert len(set(re.findall(rf"{next(iter(options))} = (\w+)", text))) == 2 and text.count(">floor") == floors
+
+
+def test_a_title_names_the_options_of_its_problem():
+    ask = {"N": "1024,2048", "d": 128, "M": "100KB", "schedules": "flash2"}
+    titles = {package.plot(**ask, **more).drawn.title for more in ({}, {"heads": 4}, {"Nk": 512}, {"kv_dtype": "fp8"})}
+    assert len(titles) == 4
+    of_roofline = {"picture": "roofline", "N": 1024, "d": 128, "hardware": "h100", "schedules": "block-sparse-q"}
+    titles = {package.plot(**of_roofline, **more).drawn.title for more in ({}, {"mask": "causal"}, {"dv": 64})}
+    assert len(titles) == 3
+
+
+def test_crossings_name_what_their_formula_leaves_out():
+    """With fewer KV heads than GPUs, Ulysses sends a KV head to several GPUs."""
+    texts = [
+        [one.text for one in package.links(65536, 128, 8, heads=8 * more, kv_heads=2 * more).crossings[:2]]
+        for more in (1, 4)
+    ]
+    assert ["that divide the KV heads" in text for two in texts for text in two] == [True, True, False, False]
+    assert texts[0][0].endswith("here g = 4, with 2 KV heads.") and texts[1][0].endswith("here g = 4.")
