@@ -37,9 +37,12 @@ def svg_file(width: float, height: float, title: str, inside: str) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + whole.replace(" viewBox", size + " viewBox", 1) + "\n"
 
 
+BOLD = 1.15  # the width of bold letters over that of others
+
+
 def head_svg(title: str) -> tuple[list[str], float]:
     """The title of a sheet, in as many lines as it needs, and the pixels from the top that it takes."""
-    lines = broken(title, SHEET_WIDTH - 28, 14)
+    lines = broken(title, (SHEET_WIDTH - 28) / BOLD, 14)
     return [label(14, 24 + 18 * k, line, "start", INK, 14, bold=True) for k, line in enumerate(lines)], 12 + 18 * len(
         lines
     )
