@@ -15,7 +15,7 @@ from ..counting.sweep_axes import AxisValue, read_counts
 from ..errors import InputError
 from ..hardware import load
 from ..schedules import find, find_all
-from ..studies.roofline import Roofline, measured_beside, roofline
+from ..studies.roofline import Missing, Roofline, measured_beside, roofline
 from .chart import Chart, ChartLine
 from .sheet import Sheet
 
@@ -74,11 +74,13 @@ def time_sheet(asked: Asked) -> Sheet:
     wanted, beside = asked.picture == PREDICTED, any(find(name).family == "attention" for name in names)
     options = choice._asdict() | {"schedules": names, "predict": "generated" if wanted else None}
     kept: dict[str, dict[float, float]] = {}
+    missing: list[Missing] = []
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
         found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
         for one in measured_beside(found.hardware, found.problem) if beside else ():
             kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
+        missing += found.not_predicted
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row
@@ -86,6 +88,8 @@ def time_sheet(asked: Asked) -> Sheet:
     if not wanted:
         lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
     elif not any(PREDICTED in line.label for line in lines):
+        if missing:
+            raise InputError("--picture", PREDICTED, "generated kernels whose time is predicted", missing[0].why)
         hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
         raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
     named = dict.fromkeys(("d", "heads", "batch", "mask", *values))

@@ -99,3 +99,10 @@ def test_crossings_name_what_their_formula_leaves_out():
     ]
     assert ["that divide the KV heads" in text for two in texts for text in two] == [True, True, False, False]
     assert texts[0][0].endswith("here g = 4, with 2 KV heads.") and texts[1][0].endswith("here g = 4.")
+
+
+def test_the_picture_of_predictions_says_why_there_is_none():
+    asked = {"picture": "predicted", "N": "1024,2048", "d": 128, "hardware": "h100", "tiles": "64x64"}
+    with pytest.raises(package.InputError, match="the time model was not compared with measurements of this schedule"):
+        package.plot(**asked, schedules="flash2-bwd")
+    assert package.plot(**asked, schedules="flash2").drawn.charts
