@@ -86,7 +86,8 @@ def streams(found: Batched, best: Moved) -> str:
     kept = sum(way.tensors.get(name, {"bytes": 0})["bytes"] for name in batch.problem.cache_tensors)
     rows = way.tiles.split("x")[0]
     shared = f"the queries of a tile of {rows} rows share what it loads"
-    why = shared if kept <= stream else "each query head loads the keys and values of its KV head"
+    several = batch.problem.heads > batch.problem.kv_heads
+    why = "each query head loads the keys and values of its KV head" if several and kept > stream else shared
     return (
         f"A stream of the cached keys and values for each new token would be {stream:,} B ({decimal(stream)}), and "
         f"each key and value once is {once:,} B ({decimal(once)}): {way.way} reads {kept:,} B of them "
