@@ -248,7 +248,7 @@ class Attention(Generic[S]):
 
     @property
     def computed(self) -> list[Value]:
-        """What a kernel computes. Problems with the same differ only in how, as in their accumulators."""
+        """What a kernel computes. Problems for which it is equal have the same result, whatever accumulates it."""
         names = [name for name, row in OF_EVERY_PROBLEM.items() if row.heading == PROBLEM]
         own = {name: getattr(self, name) for name in names if name not in ("acc_dtype", "kv_dtype", "mask")}
         return [*own.values(), self.cache_dtype, self.dropout, "causal" if self.mask.is_causal else self.mask]

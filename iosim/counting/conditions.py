@@ -49,8 +49,7 @@ def conditions(
     """
     from ..core.tiling import MMA
 
-    chips = names_of(hardware) if isinstance(hardware, str) else list(hardware) if isinstance(hardware, list) else []
-    check_registers(options.get("register_bytes"), chips)
+    check_registers(options.get("register_bytes"), names_of(hardware) if isinstance(hardware, str) else [])
     multiple = None if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")  # type: ignore[arg-type]
     if not hardware or paper_model:
         return Conditions({**options}, multiple or 1, (VAIN,) if paper_model and not hardware else ())

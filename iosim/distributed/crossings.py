@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..answer import numbered
-
 if TYPE_CHECKING:
     from ..core.typing import Attention
 
@@ -66,20 +64,17 @@ def crossings(p: Attention, ranks: int, passes: str = "forward") -> list[Crossin
     return found
 
 
-DIVIDE = " that divide the KV heads"
-
-
 def ring_text(least: int, ranks: int, p: Attention, even: bool) -> str:
     """The sentence on query heads that share a KV head. Where there are words of several types, they are not bytes."""
-    where = f"from g >= {least:,} query heads a KV head on {ranks:,} GPUs{'' if even else DIVIDE}"
+    where = f"from g >= {least:,} query heads a KV head on {ranks:,} GPUs"
     more = "no more" if p.cache_dtype == p.dtype else "no more words"
-    here = f"g = {p.heads // p.kv_heads}" + ("" if even else f", with {numbered(p.kv_heads, 'KV head')}")
-    return f"The ring receives {more} than Ulysses {where}; here {here}."
+    limit = "" if even else " This leaves out that Ulysses sends some KV heads to several GPUs here."
+    return f"The ring receives {more} than Ulysses {where}; here g = {p.heads // p.kv_heads}.{limit}"
 
 
 def gpus_text(most: int, g: int, even: bool) -> str:
     """The sentence on GPUs."""
-    up_to = f"With g = {g} it does so on up to {most:,} GPUs{'' if even else DIVIDE}."
+    up_to = f"With g = {g} it does so on up to {most:,} GPUs{'' if even else ' that divide the KV heads'}."
     return up_to if most > 1 else f"With g = {g} it never does so."
 
 

@@ -69,7 +69,7 @@ def read(row: dict[str, str]) -> MeasuredKernel:
 
 
 def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
-    """The kept times of this problem on a GPU, the fastest first; none for options that are further work."""
+    """The kept times of this problem on a GPU, the fastest first; none with options that add work."""
     more = {"keep_p", "elementwise", *(["visit_all"] if p.mask is not DENSE else [])}
     if more & p.unusual().keys():
         return []

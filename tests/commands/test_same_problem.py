@@ -97,8 +97,12 @@ def test_crossings_name_what_their_formula_leaves_out():
         [one.text for one in package.links(65536, 128, 8, heads=8 * more, kv_heads=2 * more).crossings[:2]]
         for more in (1, 4)
     ]
-    assert ["that divide the KV heads" in text for two in texts for text in two] == [True, True, False, False]
-    assert texts[0][0].endswith("here g = 4, with 2 KV heads.") and texts[1][0].endswith("here g = 4.")
+    limits = ["sends some KV heads to several GPUs here.", "GPUs that divide the KV heads."]
+    assert [[text.endswith(limit) for text, limit in zip(two, limits, strict=True)] for two in texts] == [
+        [True] * 2,
+        [False] * 2,
+    ]
+    assert "here g = 4. This leaves out" in texts[0][0] and texts[1][0].endswith("here g = 4.")
 
 
 def test_the_picture_of_predictions_says_why_there_is_none():
