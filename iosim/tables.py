@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from math import isfinite
 
-from . import __version__
+from .version import __version__
 
 Row = dict[str, object]
 """Cells by the names of their columns."""

@@ -15,8 +15,8 @@ import numpy as np
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
-from iosim.cuda.machine import why_not
-from iosim.cuda.program import Program
+from iosim.gpu.cuda.machine import why_not
+from iosim.gpu.cuda.program import Program
 from iosim.gpu.outputs import answers_of, example_inputs
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout

@@ -3,7 +3,7 @@
     PYTHONPATH=. python3 validation/l2_buffers.py FOLDER    # runs itself under Nsight Compute: FOLDER/l2_buffers.csv
 
 1, 16 or all multiprocessors read, read and write, or write a part of the buffer each (`own`), or all of them read all
-of it (`shared`). The profiler empties the L2 before each kernel. `iosim/predict/l2.py` is a model of what was seen.
+of it (`shared`). The profiler empties the L2 before each kernel. `iosim/gpu/predict/l2.py` is a model of what was seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from iosim import grid, tables
 from iosim.errors import IosimError, MissingError
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
-from iosim.predict.l2 import SIDES, Cache, Touched, room_of
+from iosim.gpu.predict.l2 import SIDES, Cache, Touched, room_of
 
 Rows = list[dict[str, Any]]
 MIB = 2**20

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def calibrate(folder: Path) -> None:
-    from iosim.calibrate.gpu import measure_all, toml
+    from iosim.gpu.calibrate.gpu import measure_all, toml
 
     found = measure_all()
     (folder / "hardware.toml").write_text(toml(found), encoding="utf-8")
@@ -135,8 +135,8 @@ def rate(kernel: Any) -> float:
 def compile_all(jobs: list[Job]) -> None:
     """Compile the generated kernels, with and without counters, on all processors. The workers find them in CuPy's
     cache."""
-    from iosim.cuda.machine import generate
     from iosim.gpu import device
+    from iosim.gpu.cuda.machine import generate
 
     own = [GeneratedJob(job) for job in jobs if isinstance(job, ScheduleJob) and not job.tuned]
     device.compile_all([one.program for one in own] + [generate(*one.parts, count=True) for one in own])

@@ -27,7 +27,7 @@ from pathlib import Path
 from iosim import grid
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.program import Program
+from iosim.gpu.cuda.program import Program
 from iosim.gpu.jobs import GeneratedJob, Job, ScheduleJob, TorchJob
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
@@ -107,7 +107,7 @@ FAULTS = {"load": hidden_load, "store": hidden_store, "count": wrong_count, "out
 
 def plant(fault: str) -> None:
     """From now on, kernels that this process generates have a fault. A worker calls it from a file of --load."""
-    from iosim.cuda import machine
+    from iosim.gpu.cuda import machine
 
     right = machine.generate
     machine.generate = lambda *given, **named: FAULTS[fault](right(*given, **named))  # type: ignore[assignment]
@@ -172,8 +172,8 @@ def said(begin: float, what: str) -> None:
 
 def compile_all(jobs: Sequence[Job], spoiled_jobs: Sequence[ScheduleJob], faults: Sequence[str]) -> None:
     """Compile all kernels, with and without faults, on all processors. The workers find them in CuPy's cache."""
-    from iosim.cuda.machine import generate
     from iosim.gpu import device
+    from iosim.gpu.cuda.machine import generate
 
     own = [GeneratedJob(job) for job in jobs if isinstance(job, ScheduleJob) and not job.tuned]
     spoiled = [GeneratedJob(job) for job in spoiled_jobs]

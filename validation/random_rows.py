@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
 from iosim.errors import IosimError
+from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import ScheduleJob
 from iosim.masks import parse_mask
 from iosim.schedules import SCHEDULES, find, require

@@ -20,10 +20,10 @@ import numpy as np
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.count import measure
-from iosim.cuda.machine import generate
-from iosim.cuda.program import Program
 from iosim.errors import IosimError
 from iosim.gpu import device
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.cuda.program import Program
 from iosim.gpu.outputs import allowed_of_example, rounded_on_host
 from iosim.gpu.run import run_on_device
 from iosim.oracles.accuracy import UNIT

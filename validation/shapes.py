@@ -8,7 +8,7 @@ from random import Random
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
-from iosim.cuda.machine import generate
+from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import Job, ScheduleJob, torch_job
 from iosim.gpu.tuned.launch import tuned as kernel_of
 from iosim.masks import parse_mask

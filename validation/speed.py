@@ -15,10 +15,10 @@ import numpy as np
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
 from iosim.counting.count import measure
-from iosim.cuda.machine import generate
-from iosim.cuda.plan import ROW_WORDS
 from iosim.errors import IosimError
 from iosim.gpu import device
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.cuda.plan import ROW_WORDS
 from iosim.gpu.run import launch_all, prepare
 from iosim.masks import parse_mask
 from iosim.schedules import SCHEDULES

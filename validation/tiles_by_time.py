@@ -79,8 +79,8 @@ def timed(p: Attention, tilings: list[Tiling]) -> list[dict[str, Any]]:
     """A row for each tiling. One that fails has its reason in place of a time."""
     import numpy as np
 
-    from iosim.cuda.machine import generate
     from iosim.gpu import device
+    from iosim.gpu.cuda.machine import generate
     from iosim.gpu.jobs import ScheduleJob
     from iosim.gpu.run import launch_all, prepare
     from iosim.gpu.worker import FLUSH_BYTES, inputs_of, one_line

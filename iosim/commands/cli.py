@@ -8,6 +8,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, TextIO
 
@@ -15,6 +16,7 @@ import click
 
 from ..errors import CheckError, InputError, IosimError, ScheduleError, suggestion
 from ..progress import want_progress
+from ..wings import rows
 from .answer import tell
 from .command import help_option, version_option
 from .load import LOADED, load_option
@@ -22,43 +24,48 @@ from .load import LOADED, load_option
 if TYPE_CHECKING:
     from types import FrameType
 
-GROUPS = {
+GROUPS: dict[str, dict[str, str]] = {
     "Start here": {
         "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
         "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
-        "explain": "Words that a Triton kernel reads and writes, and its resources, before it runs; needs no GPU.",
-        "report": "One self-contained HTML page about a problem; --open shows it in a browser.",
     },
     "What is possible": {
         "bounds": "Proven statements about the least traffic.",
         "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
-        "training": "Forward and backward together, and what is stored between them.",
-        "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
-        "links": "Words between GPUs: ring, Ulysses, meshes and others, beside floors.",
-        "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
     },
-    "Many answers": {
-        "batch": "What one step of a server moves: a batch of unequal requests, by ways to run it.",
-        "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
-        "gather": "The parts of a sweep in a folder, as one file.",
-        "plot": "Pictures: traffic against M or N, columns of a sweep, a mask.",
-    },
-    "On a GPU": {
-        "roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind.",
-        "hardware": "Hardware presets, each number with unit and source.",
-        "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
-        "profile": "The schedule and tiles that explain an attention kernel which somebody else wrote.",
-        "calibrate": "Measure this GPU into a hardware file.",
-    },
+    "Many answers": {},
+    "On a GPU": {"hardware": "Hardware presets, each number with unit and source."},
     "Look inside": {
         "schedules": "All schedules: source, formula, state and options of each.",
         "mask": "A picture of a mask, its density and its tile counts.",
-        "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
-        "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
     },
 }
-"""The commands, each with a line of help, under the headings of `iosim --help`."""
-COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+"""The commands of the house, each with a line of help, under the headings of `iosim --help`. Wings add theirs."""
+
+
+@cache
+def groups() -> dict[str, dict[str, str]]:
+    """All commands that are there, with a line of help each, under their headings."""
+    found = {heading: {**group} for heading, group in GROUPS.items()}
+    for _, heading, group in rows(lambda wing: wing.commands):
+        found.setdefault(heading, {}).update(group)
+    return found
+
+
+@cache
+def all_commands() -> dict[str, str]:
+    """All commands that are there, each with its line of help."""
+    return {name: line for group in groups().values() for name, line in group.items()}
+
+
+@cache
+def module_of(command: str) -> str | None:
+    """The module of a command; None if there is no such command. For one of the house no manifest is read."""
+    if any(command in group for group in GROUPS.values()):
+        return f"{__package__}.{command}"
+    owners = (folder for folder, _, group in rows(lambda wing: wing.commands) if command in group)
+    return next((f"iosim.{folder}.command_{command}" for folder in owners), None)
+
 
 GONE = {"play": "iosim report --open shows the page in a browser"}
 """What to do instead of commands of earlier versions."""
@@ -116,15 +123,14 @@ class Commands(click.Group):
         return help_option
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(all_commands())
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        return import_module(f".{name}", __package__).command  # type: ignore[no-any-return]
+        module = module_of(name)
+        return import_module(module).command if module else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading, group in GROUPS.items():
+        for heading, group in groups().items():
             with formatter.section(heading):
                 formatter.write_dl(list(group.items()))
 
@@ -170,16 +176,16 @@ class Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line. Options may stand before the command, and `help` before it or after it."""
-        if args[:1] == ["help"] or (len(args) == 2 and args[0] in COMMANDS and args[1] == "help"):
+        if args[:1] == ["help"] or (len(args) == 2 and module_of(args[0]) and args[1] == "help"):
             args = [*(name for name in args[:2] if name != "help"), "--help"]
-        place = next((k for k, text in enumerate(args) if text in COMMANDS), len(args))
+        place = next((k for k, text in enumerate(args) if module_of(text)), len(args))
         flags = [text.partition("=")[0] for text in args[:place] if text.startswith("-")]
         others = [flag for flag in flags if flag not in OPTIONS]
         if place == len(args) and args and not args[0].startswith("-"):
             raise misnamed(args[0])
         if others and place == len(args):
             hint = suggestion(others[0], OPTIONS) or "as in iosim count --N 8192 --d 128 --M 100KB"
-            raise InputError("command", others[0], ", ".join(sorted(COMMANDS)), hint)
+            raise InputError("command", others[0], ", ".join(sorted(all_commands())), hint)
         if others:
             args = [args[place], *args[:place], *args[place + 1 :]]
         return super().parse_args(ctx, args)
@@ -187,14 +193,14 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+        if args and not args[0].startswith("-") and not module_of(args[0]):
             raise misnamed(args[0])
         return super().resolve_command(ctx, args)
 
 
 def misnamed(name: str) -> InputError:
     """The fault of a command that does not exist."""
-    names = sorted(COMMANDS)
+    names = sorted(all_commands())
     return InputError("command", name, ", ".join(names), GONE.get(name) or suggestion(name, names))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from .. import __version__
 from ..core.options import OF_EVERY_PROBLEM
 from ..errors import InputError, IosimError, MissingError, as_one, closest, did_you_mean
 from ..options import (
@@ -25,6 +24,7 @@ from ..options import (
 )
 from ..options import Option as Row
 from ..units import DTYPE_BYTES
+from ..version import __version__
 from .answer import say
 from .load import load_ahead, load_option
 from .notes import NOTES, check_unread

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import __version__
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import suggested
 from ..tables import excess
+from ..version import __version__
 from .asked import asked, header
 from .bounds import Bound, as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_columns, problem_row

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..core.rounding import e4m3_bits, of_e4m3_bits
-from ..cuda.program import Kernel, Program
 from ..errors import CapacityError, InternalError, MissingError
 from .arrays import CompiledKernel, DeviceArray, DeviceArrays, DeviceTables, ElementType, Module, WordCounts
+from .cuda.program import Kernel, Program
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..predict.generated import LaunchShape, launch_shapes
 from ..schedules import SCHEDULES, find
 from .arrays import DeviceArrays
+from .predict.generated import LaunchShape, launch_shapes
 
 if TYPE_CHECKING:
     from ..counting.given import Fields
@@ -218,7 +218,7 @@ class GeneratedJob:
     """The kernels that are generated from a job's schedule."""
 
     def __init__(self, job: ScheduleJob):
-        from ..cuda.machine import generate
+        from .cuda.machine import generate
 
         self.parts = find(job.name), job.problem, job.tiling
         self.program = generate(*self.parts)
@@ -235,7 +235,7 @@ class GeneratedJob:
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
         """(outputs, words read and written by tensor) of one run. Without `count` no words are counted."""
-        from ..cuda.machine import generate
+        from .cuda.machine import generate
         from .run import run_on_device
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)

@@ -15,17 +15,17 @@ import numpy as np
 
 from ..core.problem import DENSE, Attention
 from ..counting.roundings import roundings
-from ..cuda.machine import generate
-from ..cuda.program import Program
-from ..cuda.warp_split import keys_held
 from ..oracles import accuracy
 from ..oracles.accuracy import UNIT, Judge
 from ..oracles.attention import attention_output
-from ..predict.predict import predict
 from ..schedules import Schedule, find
 from . import device
 from .arrays import DeviceArray, DeviceArrays
+from .cuda.machine import generate
+from .cuda.program import Program
+from .cuda.warp_split import keys_held
 from .jobs import KernelJob, OutputErrors, ScheduleJob, runner
+from .predict.predict import predict
 from .same_steps import Met, slope_of_job
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..cuda.program import HbmArray, Program
 from . import device
 from .arrays import DeviceArray, DeviceArrays, DeviceTables, WordCounts
+from .cuda.program import HbmArray, Program
 
 MIB = 2**20
 

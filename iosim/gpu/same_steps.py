@@ -19,9 +19,9 @@ from ..core.problem import TENSORS, Attention
 from ..core.row_blocks import RowBlocks
 from ..core.tiling import MMA
 from ..core.watchers import Watcher
-from ..cuda.plan import mark_of
 from ..oracles.accuracy import DEVIATIONS, FLOOR, UNIT
 from ..schedules import find
+from .cuda.plan import mark_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,16 +11,16 @@ from statistics import mean, median
 
 from ..core.problem import bytes_of
 from ..counting.bounds import floor_of
-from ..cuda.sectors import PartialSectors, partial_sectors
 from ..hardware import SECTOR_BYTES, Hardware
-from ..predict import generated
-from ..predict.block_work import Occupancy
-from ..predict.dram import Conditions
-from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from ..schedules import find
 from ..search.best import footprint
+from .cuda.sectors import PartialSectors, partial_sectors
 from .jobs import Job, Note, OutputErrors, ScheduleJob, runner
 from .ncu.counters import ProfiledKernel
+from .predict import generated
+from .predict.block_work import Occupancy
+from .predict.dram import Conditions
+from .predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads

@@ -27,7 +27,7 @@ from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 if TYPE_CHECKING:
     from ..core.typing import Attention
     from ..counting.floors import Floor
-    from ..predict.launch_time import Time
+    from ..gpu.predict.launch_time import Time
     from .nearest import Nearest
     from .walk.log import Log
     from .walk.work import Works
@@ -116,7 +116,7 @@ class Explained(Answer):
     @property
     def blocks_per_sm(self) -> int | None:
         """The programs that share a multiprocessor; None if they do not fit, or if the target's limits are unknown."""
-        from ..predict.launch_time import blocks_on
+        from ..gpu.predict.launch_time import blocks_on
 
         if not self.fits or self.target not in OCCUPANCY or self.resources is None or self.hardware is None:
             return None
@@ -383,8 +383,8 @@ def whole_number(value: Value) -> int | None:
 def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:
     """The time of a launch on a GPU whose rates were measured. None for products in fp64, whose rate is not
     measured."""
+    from ..gpu.predict.predict import rates_of
     from ..hardware import measured_as
-    from ..predict.predict import rates_of
     from .seconds import time_of
 
     measured = None if hardware is None else measured_as(hardware)

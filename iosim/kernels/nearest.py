@@ -11,9 +11,8 @@ from ..core.problem import Attention
 from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..errors import InputError, IosimError
-from ..gpu.profile.explain import number_of_launches, ways
-from ..gpu.profile.passes import PROFILE_TILES
 from ..schedules import SCHEDULES, Schedule
+from ..schedules.ways import PROFILE_TILES, number_of_launches, ways
 
 Words = Mapping[str, tuple[int, int]]
 """Words (read, written) by the name of a tensor."""

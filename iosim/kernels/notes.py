@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, TENSORS, Attention
-from ..gpu.profile.explain import ways
 from ..masks import parse_mask
+from ..schedules.ways import ways
 from .nearest import Nearest, counted, tiles_name
 from .walk.places import Fault
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ..predict.last_wave import last_end
-from ..predict.launch_time import SUBPARTITIONS, Rates, Time, cycle_seconds
+from ..gpu.predict.last_wave import last_end
+from ..gpu.predict.launch_time import SUBPARTITIONS, Rates, Time, cycle_seconds
 
 if TYPE_CHECKING:
     from .read.compile import Resources

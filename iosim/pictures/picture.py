@@ -18,7 +18,6 @@ from . import draw
 from .asked import Asked, check_asked, is_axis
 from .draw import Drawn
 from .footprint import footprint
-from .links import links_sheet
 from .mask import tile_map
 from .race import Race, race
 from .roofline import roofline_sheet, time_sheet
@@ -123,6 +122,8 @@ def plot(
         draw.format_of(path)
     M, names = values.pop("M", None), tuple(schedule_names(schedules))
     if picture == "links":
+        from .links import links_sheet
+
         return drawn_to(Picture(links_sheet(ranks, names, values)), path)
     size, text = None if M is None else axis_text(M), None if tiles is None else tiles_text(tiles)
     choice = Choice(size, hardware, names, text, tile_multiple, paper_model)

@@ -107,7 +107,7 @@ def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
 
 def cuda_answer(schedule: Schedule) -> str:
     """`yes` if kernels can be generated from the schedule, else `no` with the reason."""
-    from ..cuda.machine import why_not
+    from ..gpu.cuda.machine import why_not
 
     reason = why_not(schedule)
     return "no: " + reason.partition(":")[0] if reason else "yes"

@@ -11,8 +11,8 @@ from ..counting.asked import asked
 from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.names import takes_options
+from ..gpu.predict.on_request import asks_for_generated
 from ..masks import parse_mask
-from ..predict.on_request import asks_for_generated
 from ..schedules import find_all
 from . import fastest_tiles
 from .bound_tiles import TIE, fastest_by_bound, goodness, goodness_lines

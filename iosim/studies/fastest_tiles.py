@@ -1,4 +1,4 @@
-"""The tiles with which the generated kernels of a schedule are fastest, by the time model of `iosim.predict`.
+"""The tiles with which the generated kernels of a schedule are fastest, by the time model of `iosim.gpu.predict`.
 
 All candidates are predicted if that takes no more than LIMIT_SECONDS on one core. Otherwise they are first predicted on
 a shorter problem with as many thread blocks, and then the best of them on the problem itself, until the limit is
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 
 from ..core.tiling import MMA, Tiling
 from ..counting.count import default_schedules
-from ..cuda.machine import generate
 from ..errors import CapacityError, InputError, IosimError
+from ..gpu.cuda.machine import generate
+from ..gpu.predict.generated import check_room, predict_generated
+from ..gpu.predict.on_request import check_compared, seconds_to_predict
 from ..hardware import Hardware, measured_as
-from ..predict.generated import check_room, predict_generated
-from ..predict.on_request import check_compared, seconds_to_predict
 from ..schedules import Schedule, find_all, require
 from ..schedules.registry import check_family
 from ..search.best import best_tiles
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
-    from ..cuda.program import Program
+    from ..gpu.cuda.program import Program
 
 SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # sizes of a candidate's tiles
 LIMIT_SECONDS = 30.0  # about this long for the predictions of each schedule

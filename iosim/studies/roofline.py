@@ -25,9 +25,9 @@ from ..counting.names import takes_options
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
+from ..gpu.predict.on_request import asks_for_generated, check_compared
 from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
-from ..predict.on_request import asks_for_generated, check_compared
 from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
@@ -35,7 +35,7 @@ from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.typing import Mask, Rule, TilesAsked, Tiling
-    from ..predict.predict import Prediction
+    from ..gpu.predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
 
 
@@ -262,8 +262,8 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
 def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
     """The prediction for the generated kernels on a GPU whose rates were measured. An IosimError gives the reason if
     there is none."""
-    from ..cuda.machine import generate
-    from ..predict.on_request import predict_compared
+    from ..gpu.cuda.machine import generate
+    from ..gpu.predict.on_request import predict_compared
 
     if rule == "ideal":
         raise IosimError("an ideal schedule has no tiles")
@@ -273,7 +273,7 @@ def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip
 
 def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> list[str]:
     """One sentence on why no launch of a generated kernel uses tensor cores; nothing if one does, or has no product."""
-    from ..cuda.machine import generate
+    from ..gpu.cuda.machine import generate
 
     rows, keys = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
     reasons = {
@@ -290,7 +290,7 @@ def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> li
 
 def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
     """The row of all launches with what was predicted for them."""
-    from ..predict.predict import DECIMALS
+    from ..gpu.predict.predict import DECIMALS
 
     time, dram = found.time, found.dram
     assert time is not None and dram is not None

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
-from .. import __version__
 from ..errors import CheckError, InputError
 from ..units import parse_count
+from ..version import __version__
 from .identity import check_maker, digest, maker_of_process, this_maker
 from .parts import Parts, Written, differing, part_name
 from .place import file_digest, place_of

@@ -21,11 +21,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from .. import _IMPORTED, __version__, hardware
+from .. import hardware
 from ..errors import InputError, IosimError, MissingError
 from ..masks.expression import Atom, atoms
 from ..masks.mask import Mask
 from ..masks.user_file import folder_on_path
+from ..version import IMPORTED, __version__
 
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -65,7 +66,7 @@ def is_as_imported() -> bool:
     """Whether the first call of `this_maker` had the files that this process imported: none was written in between. A
     worker of Dask may have imported iosim days before its first sweep."""
     this_maker()
-    return all(written_ns(file) < _IMPORTED for file in package_files().values())
+    return all(written_ns(file) < IMPORTED for file in package_files().values())
 
 
 def written_ns(file: Path) -> int:

@@ -20,8 +20,8 @@ except ImportError:
 
     raise MissingError("--scheduler needs Dask: pip install 'iosim[dist]'; --jobs works without it") from None
 
-from .. import __version__
 from ..errors import CheckError, InputError, IosimError, MissingError
+from ..version import __version__
 from .ctrl_c import without_ctrl_c
 from .executors import AHEAD, START_METHOD, Executor, Later, Made, made_by, prepared
 from .identity import differs

@@ -11,7 +11,7 @@ import triton_launches
 import iosim
 from iosim.core.problem import DENSE, Attention, narrowed
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
+from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
 from iosim.schedules import SCHEDULES
 

@@ -7,14 +7,14 @@ import pytest
 from paths import DATA
 
 from iosim import progress
-from iosim.calibrate import gpu
-from iosim.calibrate.gpu import HOW, effective_bytes, profiler_overheads, toml
 from iosim.errors import InputError, MissingError
+from iosim.gpu.calibrate import gpu
+from iosim.gpu.calibrate.gpu import HOW, effective_bytes, profiler_overheads, toml
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
+from iosim.gpu.predict.block_work import StepKey
+from iosim.gpu.predict.predict import partition_bytes, rates_of
 from iosim.hardware import load, read_hardware
-from iosim.predict.block_work import StepKey
-from iosim.predict.predict import partition_bytes, rates_of
 
 FOUND = {
     "name": "Toy GPU", "date": "2026-11-21", "driver": "580.1", "cuda": 13000, "sm_clock": "1980 MHz",
@@ -179,7 +179,7 @@ def test_the_knee_of_the_l2():
 def test_the_benchmarks_compile(arch):
     import nvrtc
 
-    from iosim.calibrate.gpu import SOURCE
+    from iosim.gpu.calibrate.gpu import SOURCE
 
     _, log = nvrtc.compiled(SOURCE.read_text(), arch, "-std=c++17")
     used = nvrtc.usage(log)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from iosim.calibrate import loop as loop_rates
-from iosim.calibrate.loop import TILE_ROWS
-from iosim.predict.block_work import LoopKey, StepKey
-from iosim.predict.launch_time import StepRates
+from iosim.gpu.calibrate import loop as loop_rates
+from iosim.gpu.calibrate.loop import TILE_ROWS
+from iosim.gpu.predict.block_work import LoopKey, StepKey
+from iosim.gpu.predict.launch_time import StepRates
 
 SMS, SHARED_BYTES = 4, 233_472
 PARTS_OF_PRODUCTS = ("scores_output", "accumulate_output")

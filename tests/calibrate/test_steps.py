@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from iosim.calibrate import step_texts, steps
-from iosim.calibrate.steps import LONG, SHORT, TILE_ROWS, fitted_line
 from iosim.errors import InputError
 from iosim.gpu import device
+from iosim.gpu.calibrate import step_texts, steps
+from iosim.gpu.calibrate.steps import LONG, SHORT, TILE_ROWS, fitted_line
+from iosim.gpu.predict.block_work import LoopKey, StepKey
+from iosim.gpu.predict.launch_time import StepRates
+from iosim.gpu.predict.predict import steps_of
 from iosim.hardware import configs_folder, read_hardware
-from iosim.predict.block_work import LoopKey, StepKey
-from iosim.predict.launch_time import StepRates
-from iosim.predict.predict import steps_of
 
 SMS, SHARED_BYTES, REGISTERS = 4, 233_472, 64
 FIXED, ONE, EACH, FULL = 0.1, 1e5, 0.2, SMS * 4e5  # seconds and work a second: of a warp, then of a block and the GPU

@@ -10,8 +10,10 @@ import shlex
 import click
 import pytest
 
-from iosim.commands.cli import COMMANDS, main
+from iosim.commands.cli import all_commands, main
 from iosim.commands.command import HEADINGS, NAMED, OUTPUTS, Command
+
+COMMANDS = all_commands()
 
 PROBLEM = ("--N", 64, "--d", 8)
 M = ("--M", "1KB")

@@ -175,7 +175,7 @@ sys.meta_path.insert(0, Press())
 """
 
 
-@pytest.mark.parametrize("module", ["click", "iosim.commands.sweep", "numpy"])
+@pytest.mark.parametrize("module", ["click", "iosim.sweeps.command_sweep", "numpy"])
 def test_ctrl_c_in_code_that_was_made_from_a_text_ends_with_130(module, tmp_path):
     """As dataclasses and NumPy make theirs. Python would end by the signal, because the interrupt left such code."""
     (tmp_path / "sitecustomize.py").write_text(PRESSED_IN_AN_IMPORT)

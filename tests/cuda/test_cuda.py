@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
-from iosim.cuda.machine import generate, known_steps, why_not
-from iosim.cuda.mask_tables import Tables, bits
-from iosim.cuda.plan import ALIGNMENT, Life, place_blocks
 from iosim.errors import MissingError, ScheduleError
+from iosim.gpu.cuda.machine import generate, known_steps, why_not
+from iosim.gpu.cuda.mask_tables import Tables, bits
+from iosim.gpu.cuda.plan import ALIGNMENT, Life, place_blocks
 from iosim.gpu.run import run_on_device
 from iosim.masks import parse_mask
 from iosim.schedules import CORE, Schedule, find

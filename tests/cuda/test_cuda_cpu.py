@@ -11,7 +11,7 @@ from spread import spread
 from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic
 from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
-from iosim.cuda.machine import generate, known_steps
+from iosim.gpu.cuda.machine import generate, known_steps
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.oracles.attention import attention

@@ -13,7 +13,7 @@ from spread import spread
 
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
-from iosim.cuda.machine import generate, why_not
+from iosim.gpu.cuda.machine import generate, why_not
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import CORE

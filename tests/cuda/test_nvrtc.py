@@ -7,7 +7,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.tiling import parse_tiles
-from iosim.cuda.machine import generate
+from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import CORE

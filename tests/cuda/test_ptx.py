@@ -55,7 +55,7 @@ def body(text, beginning):
     platform.machine() != "x86_64", reason="the flag that flushes denormals is set by an x86 instruction"
 )
 def test_words_of_8_bits_are_exact_where_denormals_are_flushed(tmp_path):
-    text = (ROOT / "iosim/cuda/ptx.cuh").read_text()
+    text = (ROOT / "iosim/gpu/cuda/ptx.cuh").read_text()
     (tmp_path / "convert.cpp").write_text(FLUSHED % body(text, "DEVICE float to_float(fp8 x)"))
     made = subprocess.run(["g++", "-O1", "-shared", "-fPIC", tmp_path / "convert.cpp", "-o", tmp_path / "convert.so"])
     assert made.returncode == 0
@@ -69,7 +69,7 @@ def test_words_of_8_bits_are_exact_where_denormals_are_flushed(tmp_path):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="as above")
 def test_floats_are_rounded_to_the_nearest_word_of_8_bits(tmp_path):
     """Every word, the middle between two and the floats beside it, what is too large or too small, and random floats."""
-    text = (ROOT / "iosim/cuda/tiles.cuh").read_text()
+    text = (ROOT / "iosim/gpu/cuda/tiles.cuh").read_text()
     (tmp_path / "encode.cpp").write_text(ENCODE % body(text, "DEVICE void from_float(float x, fp8& result)"))
     made = subprocess.run(["g++", "-O1", "-shared", "-fPIC", tmp_path / "encode.cpp", "-o", tmp_path / "encode.so"])
     assert made.returncode == 0

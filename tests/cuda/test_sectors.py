@@ -6,14 +6,14 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.dependent_tiles import Moved, Share
-from iosim.cuda.copies import words_between
-from iosim.cuda.machine import generate
-from iosim.cuda.record import SymbolicTile
-from iosim.cuda.sectors import partial_sectors
+from iosim.gpu.cuda.copies import words_between
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.cuda.record import SymbolicTile
+from iosim.gpu.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.outputs import example_inputs
+from iosim.gpu.predict.predict import predict
 from iosim.hardware import SECTOR_BYTES
-from iosim.predict.predict import predict
 from iosim.schedules import find
 from validation.random_rows import ON_CPU, Range, draw
 

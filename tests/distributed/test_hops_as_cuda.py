@@ -6,8 +6,8 @@ import pytest
 
 from iosim import Attention, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
-from iosim.cuda.machine import generate
 from iosim.distributed.inside import INNER
+from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 import pytest
 from paths import DATA
 
-from iosim.commands.cli import COMMANDS
+from iosim.commands.cli import all_commands
 from iosim.gpu import device
+
+COMMANDS = all_commands()
 
 
 @pytest.mark.parametrize("flushed", [False, True])

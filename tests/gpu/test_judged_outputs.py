@@ -10,8 +10,8 @@ from spread import spread
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
 from iosim.gpu import outputs, same_steps
+from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import ScheduleJob, job_from_json, key_of
 from iosim.masks import parse_mask
 from iosim.oracles.accuracy import reference as exact

@@ -8,7 +8,7 @@ import on_cpu
 import pytest
 from spread import spread
 
-from iosim.cuda.machine import generate
+from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import runner
 from iosim.gpu.ncu import counters
 from iosim.gpu.outputs import example_inputs

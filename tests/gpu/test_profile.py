@@ -11,9 +11,9 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import torch_job
 from iosim.gpu.ncu import counters
+from iosim.gpu.predict.predict import predict
 from iosim.gpu.profile.explain import Explanation, explain, explained, in_words, occupancy
 from iosim.masks import parse_mask
-from iosim.predict.predict import predict
 from iosim.schedules import find
 
 KERNELS = json.loads((DATA / "h200_sdpa.json").read_text())["kernels"]

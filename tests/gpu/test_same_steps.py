@@ -10,7 +10,7 @@ import pytest
 from iosim.core.loop_paths import run_together
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
+from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.same_steps import MOST_TILES, AsKernel, Launches, compared_heads, slope, slope_of_job
 from iosim.oracles.accuracy import FLOOR, UNIT

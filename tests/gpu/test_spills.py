@@ -9,8 +9,8 @@ from iosim.gpu.jobs import ScheduleJob, torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
 from iosim.gpu.ncu.counters import ProfiledKernel
-from iosim.predict.blocks import touches_of
-from iosim.predict.dram import Conditions, dram_bytes
+from iosim.gpu.predict.blocks import touches_of
+from iosim.gpu.predict.dram import Conditions, dram_bytes
 from iosim.schedules import find
 
 PAGES = (DATA / "ncu_instructions.csv").read_text()  # FlashAttention-2, d = 128: causal N = 4096, dense N = 4097

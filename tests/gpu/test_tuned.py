@@ -43,7 +43,7 @@ def test_every_kernel_compiles_without_large_spills(name, d, dtype, mask, count)
     assert "serialized" not in log, "matrix products must overlap"
 
 
-@pytest.mark.parametrize("file", [*sorted(set(TUNED_FILES.values())), str(ROOT / "iosim/calibrate/wgmma_rate.cu")])
+@pytest.mark.parametrize("file", [*sorted(set(TUNED_FILES.values())), str(ROOT / "iosim/gpu/calibrate/wgmma_rate.cu")])
 def test_a_source_is_one_text(file):
     """With everything it includes, once: what compiles it finds no other file."""
     text = source(file)

@@ -12,16 +12,16 @@ from paths import DATA
 from iosim.core.problem import DENSE, Attention, skips_tiles
 from iosim.core.tiling import Tiling
 from iosim.counting.floors import floor
-from iosim.cuda.sectors import partial_sectors
 from iosim.gpu import verify_run
+from iosim.gpu.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, torch_job
 from iosim.gpu.ncu import counters
+from iosim.gpu.predict.block_work import Occupancy
+from iosim.gpu.predict.predict import predict, rates_of
 from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, partial_sectors_of, summary, verify
 from iosim.gpu.verdict_rows import in_words, verdict_table
 from iosim.hardware import load
 from iosim.masks import parse_mask
-from iosim.predict.block_work import Occupancy
-from iosim.predict.predict import predict, rates_of
 from iosim.schedules import SCHEDULES, find
 
 KEPT = DATA / "ncu_generated.csv"

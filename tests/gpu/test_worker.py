@@ -14,10 +14,10 @@ from iosim.counting.roundings import roundings
 from iosim.gpu import outputs, run, worker
 from iosim.gpu.jobs import ScheduleJob, WaitJob
 from iosim.gpu.ncu import run as ncu
+from iosim.gpu.predict.predict import predict
 from iosim.masks import parse_mask
 from iosim.oracles import accuracy
 from iosim.oracles.attention import attention
-from iosim.predict.predict import predict
 from iosim.schedules import SCHEDULES, find
 
 SMALL = Attention(100, 16, heads=2, dtype="fp32")

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from paths import ROOT
 
-from iosim.cuda.machine import PRELUDE_FILES, STEP_FILES, known_steps, prelude
+from iosim.gpu.cuda.machine import PRELUDE_FILES, STEP_FILES, known_steps, prelude
 from iosim.gpu.outputs import answers_of
 from iosim.gpu.same_steps import slope_of_job
 from iosim.schedules import find
@@ -42,10 +42,10 @@ def marked(text):
 
 def prelude_file(name, requests):
     """The text of a file that all programs include, as the shim needs it."""
-    if name == "cuda/ptx.cuh":
+    if name == "gpu/cuda/ptx.cuh":
         return ""
     text = (PACKAGE / name).read_text().replace("#pragma once\n", "")
-    return marked(text) if requests and name == "cuda/tiles.cuh" else text
+    return marked(text) if requests and name == "gpu/cuda/tiles.cuh" else text
 
 
 def translation_unit(programs, requests=False, steps=True):

@@ -13,7 +13,9 @@ import pytest
 from paths import ROOT
 from sessions import sessions
 
-from iosim.commands.cli import COMMANDS, main
+from iosim.commands.cli import all_commands, main
+
+COMMANDS = all_commands()
 
 README = (ROOT / "README.md").read_text()
 

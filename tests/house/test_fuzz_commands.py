@@ -9,7 +9,9 @@ import pytest
 import test_fuzz as fuzz
 from paths import TESTS
 
-from iosim.commands.cli import COMMANDS, main
+from iosim.commands.cli import all_commands, main
+
+COMMANDS = all_commands()
 
 pytestmark = pytest.mark.early
 

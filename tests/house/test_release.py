@@ -50,7 +50,7 @@ def test_what_is_in_them(files):
     with zipfile.ZipFile(files[".whl"]) as wheel:
         inside = wheel.namelist()
         (about,) = (wheel.read(name).decode() for name in inside if name.endswith(".dist-info/METADATA"))
-    shipped = {"iosim/py.typed", "iosim/cuda/tiles.cuh", "iosim/configs/hardware/h100.toml"}
+    shipped = {"iosim/py.typed", "iosim/gpu/cuda/tiles.cuh", "iosim/configs/hardware/h100.toml"}
     assert shipped <= {*inside} and not any(name.startswith("tests") for name in inside)
     assert f"Version: {iosim.__version__}" in about and "Python :: 3.14" in about and "License-Expression: MIT" in about
 

@@ -25,11 +25,13 @@ from paths import ROOT
 
 from iosim.answer import types_of
 from iosim.commands import answer as writing
-from iosim.commands.cli import COMMANDS, main
+from iosim.commands.cli import all_commands, main
 from iosim.counting.columns import types_of_count
 from iosim.studies.judged_runs import TOLERANCE
 from iosim.sweeps.questions import types_of_rows
 from iosim.tracing.event_file import EVENTS
+
+COMMANDS = all_commands()
 
 PAGE = ROOT / "docs" / "schema.json"
 SIZES = "--N 64 --d 8"
@@ -386,7 +388,7 @@ def lacks(command):
 
 def calibrated():
     """The answer of `iosim calibrate --json`, with what the tests of calibration say that was measured."""
-    from iosim.calibrate import gpu
+    from iosim.gpu.calibrate import gpu
 
     found = runpy.run_path(str(ROOT / "tests" / "calibrate" / "test_gpu.py"))["FOUND"]
     before, gpu.measure_all = gpu.measure_all, lambda tell: found

@@ -79,7 +79,7 @@ EVERY_OTHER = """
 import numpy as np
 import iosim
 from iosim import Attention, Tiling
-from iosim.cuda.mask_tables import Tables
+from iosim.gpu.cuda.mask_tables import Tables
 from iosim.gpu.flex import predicate
 from iosim.masks import parse_mask
 from iosim.schedules import find

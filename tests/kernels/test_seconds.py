@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from iosim.gpu.predict.launch_time import Rates, Time
 from iosim.hardware import load
 from iosim.kernels.explain import Explained
 from iosim.kernels.read.compile import Resources
 from iosim.kernels.seconds import program_seconds, time_of
 from iosim.kernels.walk.work import MOST_FOLLOWED, Work, Works
-from iosim.predict.launch_time import Rates, Time
 
 SMS = 10
 RATES = Rates(

@@ -16,9 +16,9 @@ from random_masks import random_atom
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.mask_tables import CText, Tables
 from iosim.errors import InputError, InternalError
 from iosim.gpu import flex
+from iosim.gpu.cuda.mask_tables import CText, Tables
 from iosim.masks import parse_mask
 from iosim.masks.atoms import ROWS
 from iosim.masks.expression import Join, atoms

@@ -12,9 +12,9 @@ from paths import ROOT, TESTS
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.mask_tables import Tables
 from iosim.errors import InputError, MissingError
 from iosim.gpu import flex
+from iosim.gpu.cuda.mask_tables import Tables
 from iosim.masks import functions, parse_mask
 from iosim.masks.user_file import imports_torch
 

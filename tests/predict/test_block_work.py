@@ -8,17 +8,17 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-from iosim.calibrate import step_texts
 from iosim.core.machine import Block, Tile
 from iosim.core.problem import TENSORS, Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
 from iosim.errors import InputError, ScheduleError
+from iosim.gpu.calibrate import step_texts
+from iosim.gpu.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
+from iosim.gpu.predict.block_work import BlockWork, Occupancy, WorkCounter, alike, cost_of
+from iosim.gpu.predict.blocks import touches_of
+from iosim.gpu.predict.predict import predict
 from iosim.hardware import read_hardware
 from iosim.masks import parse_mask
-from iosim.predict.block_work import BlockWork, Occupancy, WorkCounter, alike, cost_of
-from iosim.predict.blocks import touches_of
-from iosim.predict.predict import predict
 from iosim.schedules import find
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.steps.softmax import Cost
@@ -178,7 +178,7 @@ def test_passes_over_the_output():
 
 def test_the_kernel_holds_as_many_keys():
     """cuda/mma.cuh says the same: all up to the largest, else the largest that divides them."""
-    text = (ROOT / "iosim/cuda/mma.cuh").read_text()
+    text = (ROOT / "iosim/gpu/cuda/mma.cuh").read_text()
     choice = " : ".join(f"C % {n} == 0 ? {n}" for n in KEYS_HELD[:-1])
     assert f"PART = {choice} : {KEYS_HELD[-1]};" in text
     assert f"KEYS = C <= {KEYS_HELD[0]} ? C : PART;" in text

@@ -7,8 +7,8 @@ from test_block_work import blocks_of, work_of
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.predict.block_work import UNDER_WAY, Occupancy, WorkCounter
-from iosim.predict.blocks import touches_of
+from iosim.gpu.predict.block_work import UNDER_WAY, Occupancy, WorkCounter
+from iosim.gpu.predict.blocks import touches_of
 from iosim.steps.softmax import zeros
 
 

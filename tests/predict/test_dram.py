@@ -14,13 +14,13 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.gpu.ncu.counters import ProfiledKernel
+from iosim.gpu.predict.blocks import Launch, Touches, touches_of
+from iosim.gpu.predict.dram import Conditions, Dram, Heads, dram_bytes
+from iosim.gpu.predict.l2 import FEW_STEPS, HOLDS, SIDES, SPREAD, Cache, Room, room_of
+from iosim.gpu.predict.predict import PROFILER_BYTES, predict
 from iosim.gpu.profile.explain import Explanation, explanation_rows, spills
 from iosim.hardware import load
 from iosim.masks import parse_mask
-from iosim.predict.blocks import Launch, Touches, touches_of
-from iosim.predict.dram import Conditions, Dram, Heads, dram_bytes
-from iosim.predict.l2 import FEW_STEPS, HOLDS, SIDES, SPREAD, Cache, Room, room_of
-from iosim.predict.predict import PROFILER_BYTES, predict
 from iosim.schedules import find
 
 EVER = 10**12
@@ -61,8 +61,8 @@ def test_touches_that_repeat_one_are_left_out_where_all_fits(name, more, most_st
     """The same bytes as with all touches, which are played if nothing counts as fitting. `share` is that of the L2's
     partition which all cells would take."""
     p = Attention(24, 16, Nk=29, heads=2, kv_heads=1, batch=2, mask=parse_mask("window:20"))
-    monkeypatch.setattr("iosim.predict.dram.MOST_STEPS", most_steps)
-    monkeypatch.setattr("iosim.predict.dram.MOST_AT_ONCE", at_once)
+    monkeypatch.setattr("iosim.gpu.predict.dram.MOST_STEPS", most_steps)
+    monkeypatch.setattr("iosim.gpu.predict.dram.MOST_AT_ONCE", at_once)
     touches, conditions = touches_of(find(name), p, Tiling(8, 16)), Conditions(**more)
     total, launches = (
         Heads(touches, p, **{k: v for k, v in more.items() if k == "left_bytes"}).sizes.sum(),
@@ -178,7 +178,7 @@ def test_places_take_blocks_in_grid_order(seed, monkeypatch):
     found = Touches([launch], np.array([rng.randint(1, 8) * 32 for _ in range(cells)]), shared)
     places, capacity = min(rng.randint(1, 9), p.instances * len(lengths)), rng.randint(1, 8 * cells) * 64
     work = -(-len(touches) * p.instances // places)
-    monkeypatch.setattr("iosim.predict.dram.MOST_STEPS", -(-work // stride))
+    monkeypatch.setattr("iosim.gpu.predict.dram.MOST_STEPS", -(-work // stride))
     conditions = Conditions(block_bytes=48 * (seed % 3 == 0))
     expected = scheduled(found, p, places, capacity, stride, conditions.block_bytes)
     assert dram_bytes(found, p, [places], capacity, conditions, with_range=True) == expected
@@ -208,11 +208,11 @@ def test_a_mask_that_only_hides_changes_nothing():
 
 
 def test_too_fine_a_trace_is_refused():
-    import iosim.predict.blocks
+    import iosim.gpu.predict.blocks
 
-    watcher = iosim.predict.blocks.Events()
+    watcher = iosim.gpu.predict.blocks.Events()
     watcher.machine = type("M", (), {"thread_block": 0})
-    watcher.events = [None] * iosim.predict.blocks.MOST_HEAD_EVENTS
+    watcher.events = [None] * iosim.gpu.predict.blocks.MOST_HEAD_EVENTS
     block = type("B", (), {"shape": (1, 1)})
     with pytest.raises(InputError, match="larger tiles"):
         watcher.load(block, "Q", 1)

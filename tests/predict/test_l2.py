@@ -9,9 +9,9 @@ import pytest
 from paths import VALIDATION
 from spread import spread
 
+from iosim.gpu.predict.l2 import SIDES, Cache, Room
+from iosim.gpu.predict.predict import PROFILER_BYTES, partition_bytes
 from iosim.hardware import read_hardware
-from iosim.predict.l2 import SIDES, Cache, Room
-from iosim.predict.predict import PROFILER_BYTES, partition_bytes
 
 NONE = np.empty(0, np.int64)
 

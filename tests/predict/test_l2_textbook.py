@@ -9,7 +9,7 @@ import pytest
 from spread import spread
 from test_l2 import touch
 
-from iosim.predict.l2 import SIDES, Cache, Room
+from iosim.gpu.predict.l2 import SIDES, Cache, Room
 
 KINDS = ("read", "write", "both")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iosim.predict.last_wave import last_end
+from iosim.gpu.predict.last_wave import last_end
 
 COSTS = (1.0, 2.0, 3.0)  # seconds of three kinds of block, alone
 

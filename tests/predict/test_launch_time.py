@@ -10,11 +10,10 @@ from paths import DATA
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
-from iosim.masks import parse_mask
-from iosim.predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, StepWork, WorkCounter
-from iosim.predict.blocks import touches_of
-from iosim.predict.dram import dram_bytes
-from iosim.predict.launch_time import (
+from iosim.gpu.predict.block_work import BlockWork, LoopKey, Occupancy, StepKey, StepWork, WorkCounter
+from iosim.gpu.predict.blocks import touches_of
+from iosim.gpu.predict.dram import dram_bytes
+from iosim.gpu.predict.launch_time import (
     BlockTimer,
     Memory,
     Rates,
@@ -25,6 +24,7 @@ from iosim.predict.launch_time import (
     late_share,
     time_of_launches,
 )
+from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.steps.softmax import Cost
 

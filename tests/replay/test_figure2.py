@@ -86,7 +86,7 @@ def test_the_shares_of_the_right_panel(plan):
 
 
 def words_of(job):
-    from iosim.predict.predict import predict
+    from iosim.gpu.predict.predict import predict
 
     return predict(find(job.name), job.problem, job.tiling).tensors
 

@@ -17,16 +17,16 @@ from paths import ROOT, VALIDATION
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
 from iosim.counting.floors import floor
-from iosim.cuda.sectors import partial_sectors
-from iosim.cuda.warp_split import LANES
 from iosim.errors import MissingError
+from iosim.gpu.cuda.sectors import partial_sectors
+from iosim.gpu.cuda.warp_split import LANES
 from iosim.gpu.jobs import ScheduleJob, key_of, runner
 from iosim.gpu.ncu.counters import TO_L2, block_bytes
+from iosim.gpu.predict.predict import in_whole_tiles, predict
 from iosim.gpu.profile.explain import explain
 from iosim.gpu.profile.passes import explain_passes
 from iosim.gpu.verdict import partial_sectors_of, verify
 from iosim.hardware import read_hardware
-from iosim.predict.predict import in_whole_tiles, predict
 from iosim.schedules import CORE, SCHEDULES, find
 from validation.planted import FAULTS, planted_jobs
 

@@ -7,11 +7,11 @@ import pytest
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
 from iosim.errors import InputError
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.predict.generated import predict_generated
 from iosim.hardware import measured_as
 from iosim.masks import parse_mask
-from iosim.predict.generated import predict_generated
 from iosim.schedules import find
 from iosim.search.best import best_tiles
 from iosim.studies import fastest_tiles as tiles

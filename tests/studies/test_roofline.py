@@ -19,10 +19,10 @@ from iosim.core.watchers import Watcher
 from iosim.counting.count import measure
 from iosim.gpu.jobs import ScheduleJob, runner
 from iosim.gpu.ncu.counters import ProfiledKernel
+from iosim.gpu.predict.blocks import touches_of
+from iosim.gpu.predict.on_request import COMPARED, Effort
 from iosim.gpu.verdict import Evidence, verify
 from iosim.masks import parse_mask
-from iosim.predict.blocks import touches_of
-from iosim.predict.on_request import COMPARED, Effort
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.studies.ideal_roofline import LaunchWork, WorkByKind, work_by_kind
@@ -404,7 +404,7 @@ def test_a_long_prediction_says_how_long_it_takes(iosim, monkeypatch):
         *PREDICT,
     )
     assert "predicting" not in iosim(*line).stderr
-    monkeypatch.setattr("iosim.predict.on_request.seconds_to_predict", lambda *_: 9.2)
+    monkeypatch.setattr("iosim.gpu.predict.on_request.seconds_to_predict", lambda *_: 9.2)
     done = iosim(*line)
     assert done.exit_code == 0 and "predicting flash2 64x64: about 9 s\n" in done.stderr
     assert "are predicted to take" in done.stdout and "predicting" not in done.stdout
@@ -480,7 +480,7 @@ def test_without_measured_rates_nothing_is_predicted(ask, iosim, monkeypatch, tm
     def never(*_):
         raise AssertionError("nothing is walked")
 
-    monkeypatch.setattr("iosim.predict.generated.predict_generated", never)
+    monkeypatch.setattr("iosim.gpu.predict.generated.predict_generated", never)
     for name in ("a100-80gb", tmp_path / "h100.toml"):
         got = ask("roofline", *shape, "--hardware", name)
         assert [got["results"][0][key] for key in PREDICTED] == [None] * 4 and got["hardware"]["measured_on"] is None

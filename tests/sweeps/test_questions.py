@@ -10,9 +10,9 @@ from sweeps_run import gathered
 
 from iosim.commands.cli import main
 from iosim.commands.options import OF_WHAT, Option
-from iosim.commands.sweep import OWN_AXES
 from iosim.counting.sweep_axes import build
 from iosim.errors import InternalError
+from iosim.sweeps.command_sweep import OWN_AXES
 from iosim.sweeps.own_options import OWN
 from iosim.sweeps.questions import QUESTIONS, Asked, types_of_rows
 

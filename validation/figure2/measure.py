@@ -27,11 +27,11 @@ from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import IosimError
 from iosim.gpu.jobs import ScheduleJob, runner
+from iosim.gpu.predict.dram import Conditions
+from iosim.gpu.predict.predict import predict
 from iosim.gpu.verdict import Evidence, evident_occupancies
 from iosim.hardware import Hardware, read_hardware
 from iosim.masks import parse_mask
-from iosim.predict.dram import Conditions
-from iosim.predict.predict import predict
 from iosim.schedules import find
 from iosim.search.best import footprint
 from iosim.studies.training import COMBINATIONS

@@ -31,9 +31,9 @@ import iosim
 from iosim.core.machine import Machine
 from iosim.core.problem import Attention, Tensor
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
-from iosim.cuda.program import Program
 from iosim.distributed.inside import DOTS, FIRST, GRADIENTS, HOP
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.cuda.program import Program
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.oracles.backward import gradients

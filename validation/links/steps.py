@@ -29,9 +29,9 @@ import torch
 import iosim
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.cuda.machine import generate
-from iosim.cuda.program import Program
 from iosim.distributed.inside import FIRST, HOP
+from iosim.gpu.cuda.machine import generate
+from iosim.gpu.cuda.program import Program
 from validation.links.on_gpus import RANKS, Case, Gpus, visit, write
 
 HEADS, WIDTH = 16, 128

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 
-from iosim.predict import block_work, l2, predict
+from iosim.gpu.predict import block_work, l2, predict
 from validation.pages.errors import at_the_edge, dram_errors, in_range, off_the_edge, ours, spread, time_errors
 from validation.pages.text import Row, about, by_schedule, groups, link, others, table
 

@@ -21,10 +21,10 @@ from itertools import groupby
 from math import prod
 from pathlib import Path
 
-from ...cuda.warp_split import LANES
 from ...errors import InputError
 from ...hardware import SECTOR_BYTES
 from ...reading import Unreadable, read_text
+from ..cuda.warp_split import LANES
 from ..jobs import Note
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"

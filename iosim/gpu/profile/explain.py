@@ -17,20 +17,19 @@ import numpy as np
 
 from ...answer import rounded
 from ...core.folded import Folded
-from ...core.problem import DENSE, Attention, mask_matters, narrowed, skips_tiles
+from ...core.problem import DENSE, Attention, narrowed, skips_tiles
 from ...core.tiling import Tiling
 from ...core.watchers import Traffic
-from ...cuda.warp_split import LANES
-from ...errors import IosimError
 from ...hardware import SECTOR_BYTES, Hardware
-from ...predict.block_work import Occupancy
-from ...predict.dram import Conditions
-from ...predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, moved_bytes, predict
 from ...schedules import SCHEDULES, Schedule
+from ...schedules.ways import NOT_FOR_IT, PROFILE_TILES, number_of_launches, ways
+from ..cuda.warp_split import LANES
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel, block_bytes
+from ..predict.block_work import Occupancy
+from ..predict.dram import Conditions
+from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, moved_bytes, predict
 from .passes import (
     NAME_LENGTH,
-    PROFILE_TILES,
     RATIO_TOLERANCE,
     UNKNOWN_BLOCKS_PER_SM,
     PassRow,
@@ -39,9 +38,8 @@ from .passes import (
 )
 
 if TYPE_CHECKING:
-    from ...core.typing import ScheduleText, Size
+    from ...core.typing import Size
 
-NOT_FOR_IT = IosimError, AttributeError, TypeError  # what a schedule raises that is for decoding, or for pages
 MOST_SPLITS = 128
 SPLIT_TILES = Tiling(64, 128)  # a query tile for decoding; reads do not depend on the key tile
 LEAST_SHARE = 0.5  # share of a call's loads; a kernel with less does not represent the call
@@ -221,17 +219,6 @@ def possible_explanations(kernel: ProfiledKernel, problem: Attention, masked_til
             yield from _candidates(schedule, visited, kernel, packed)
 
 
-def ways(problem: Attention) -> list[tuple[Schedule, Attention]]:
-    """The attention schedules with tiles, each with the problem as it may read it: under a mask, one that can visit
-    hidden tiles is there twice. Of those that move the same words, only the first is there."""
-    found: dict[tuple[ScheduleText, bool], tuple[Schedule, Attention]] = {}
-    tiled = [s for s in SCHEDULES.values() if s.family == "attention" and "ideal" not in s.rules]
-    for p in (replace(problem, visit_all=False), replace(problem, visit_all=True)):
-        for schedule in tiled:
-            found.setdefault((schedule.text, mask_matters(schedule, p)), (schedule, p))
-    return list(found.values())
-
-
 def packs(problem: Attention) -> bool:
     """Whether the query heads of a group may be rows of one tile."""
     return problem.kv_heads != problem.heads and problem.mask is DENSE
@@ -258,14 +245,6 @@ def _first_launches(schedule: Schedule, problem: Attention, splits: range) -> li
     Folded(p, traffic).run(schedule, SPLIT_TILES)
     reads, writes = (np.broadcast_to(np.asarray(x, object), len(splits)) for x in traffic.launches[0])
     return list(zip(reads * p.instances, writes * p.instances, strict=True))
-
-
-def number_of_launches(schedule: Schedule, problem: Attention) -> int:
-    """The number of launches of a schedule; 0 if it is for other problems."""
-    try:
-        return len(launch_words(schedule, replace(problem, mask=DENSE), Tiling(16, 16)))
-    except NOT_FOR_IT:
-        return 0
 
 
 def _candidates(schedule: Schedule, problem: Attention, kernel: ProfiledKernel, packed: bool) -> Iterator[Explanation]:

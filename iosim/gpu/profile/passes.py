@@ -19,11 +19,12 @@ from typing import TypedDict
 from ...core.problem import DENSE, Attention, narrowed
 from ...core.tiling import Tiling, parse_tiles
 from ...hardware import SECTOR_BYTES, Hardware
-from ...predict.block_work import Occupancy
-from ...predict.dram import Conditions
-from ...predict.predict import DECIMALS, launch_words, predict
 from ...schedules import find
+from ...schedules.ways import PROFILE_TILES
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
+from ..predict.block_work import Occupancy
+from ..predict.dram import Conditions
+from ..predict.predict import DECIMALS, launch_words, predict
 
 PRODUCT = "matmul-tiled"
 RATIO_TOLERANCE = 0.0005  # a prediction within 0.05 % explains
@@ -34,7 +35,6 @@ DEPTH = 128
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 REQUEST_BYTES = 128  # what a warp asks for at a time: 4 bytes a lane, or a row of a quarter of its lanes
 DEPTHS = (8, 16, 32)  # of a product's tiles, in words of the sum
-PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 
 
 @dataclass(frozen=True)

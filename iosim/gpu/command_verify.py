@@ -1,0 +1,129 @@
+"""`iosim verify`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ..commands.answer import Output, answer_all, say
+from ..commands.command import Need, named_command
+from ..commands.load import loaded
+from ..commands.options import (
+    HARDWARE,
+    MEMORY,
+    SIZE,
+    Option,
+    flag_option,
+    gathered,
+    outputs,
+    problem_options,
+    schedule_option,
+    text_option,
+    tiles_option,
+    variant_options,
+)
+from ..units import binary
+
+if TYPE_CHECKING:
+    from .verdict_rows import Verdict
+    from .verify_run import Choice, Source, Verdicts
+
+MOST_PLACES = 32
+NEEDS = (Need("N", ("from_ncu",)), Need("d", ("from_ncu",)))
+
+
+def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int) -> Choice:
+    """The choice of kernels."""
+    from .verify_run import Choice
+
+    return Choice(schedules, tiles, M, tuned, places)
+
+
+def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Source:
+    """The source of evidence: a kept profile, or this GPU."""
+    from .verify_run import KeptProfile, Measurement
+
+    load = loaded(click.get_current_context())
+    return KeptProfile(from_ncu) if from_ncu else Measurement(not no_counters, keep, load)
+
+
+@named_command(
+    "verify",
+    needs=NEEDS,
+    usual="core",
+    axes=("M",),
+    gpu=True,
+    first="heads kv_heads causal mask schedules tiles M from_ncu",
+)
+@problem_options
+@tiles_option("Br x Bc as 64x64, or best (with --M).")
+@text_option(
+    "--M",
+    "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis, as 16KB:227KB:x2, shows "
+    "SM bytes against M (default: N = 8192, d = 64, 16 heads).",
+    metavar="SIZE",
+    heading=MEMORY,
+    kind=SIZE,
+)
+@schedule_option("Only these: a,b or repeated (default: all core schedules).")
+@variant_options
+@flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
+@text_option(
+    "--hardware",
+    "A preset, or a FILE.toml of iosim calibrate (default: by the name of the GPU).",
+    metavar="NAME|FILE",
+    kind=HARDWARE,
+)
+@text_option(
+    "--from-ncu",
+    "Judge a profile from a file; this needs no GPU. Without other options, judge all runs that the file names.",
+    metavar="FILE",
+)
+@text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
+@click.option(
+    "--places",
+    cls=Option,
+    type=click.IntRange(1, MOST_PLACES),
+    default=1,
+    metavar="COUNT",
+    help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.",
+)
+@flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
+@outputs
+@gathered(choice=choice_of, source=source_of)
+def command(choice: Choice, source: Source, hardware: str | None, output: Output, **given: str | bool | None) -> None:
+    """On a GPU: words counted by the kernels, bytes counted by the hardware, DRAM, time and output, against the model.
+
+    Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
+    """
+    from ..progress import under_way
+    from .verify_run import KeptProfile, parse_request, run_request
+
+    request = parse_request(given, choice, hardware, source)
+    with under_way() as tell:
+        found = run_request(request, tell)
+    answer_all([({}, found)], output)
+    say(at_the_edge(row) for row in found.rows if row["dram_at_the_edge"] and row["dram_places"] == 1)
+    if not hardware and found.hardware:
+        say([whose_rates(found, found.hardware)])
+    if not found.ok:
+        if isinstance(source, KeptProfile) and given.get("N") is not None:
+            say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
+        sys.exit(1)
+
+
+def at_the_edge(row: Verdict) -> str:
+    """The note on a row whose DRAM bytes depend on where the arrays lie."""
+    least, most = (binary(round(end or 0)) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
+    return (
+        f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
+        f"lie ({least} to {most} by the model); --places 8 measures the mean of eight places"
+    )
+
+
+def whose_rates(found: Verdicts, name: str) -> str:
+    """The note on the hardware whose rates predict the times."""
+    what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
+    return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"

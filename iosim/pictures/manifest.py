@@ -1,0 +1,13 @@
+"""The wing pictures: plot, the player and the page."""
+
+from ..wings import Wing
+
+WING = Wing(
+    commands={
+        "Start here": {"report": "One self-contained HTML page about a problem; --open shows it in a browser."},
+        "Many answers": {"plot": "Pictures: traffic against M or N, columns of a sweep, a mask."},
+    },
+    names={"plot": "picture", "Picture": "picture"},
+    needs=("studies",),
+    page="gallery.md",
+)

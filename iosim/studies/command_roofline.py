@@ -1,0 +1,66 @@
+"""`iosim roofline`."""
+
+from __future__ import annotations
+
+from ..commands.answer import Output, answer_all
+from ..commands.command import D, N, Need, named_command
+from ..commands.options import (
+    PLACES,
+    chip_options,
+    hardware_option,
+    outputs,
+    own_option,
+    problem_asked,
+    problem_options,
+    sram_option,
+    tile_options,
+    variant_options,
+)
+from ..counting.given import Asked, memories, names_of
+
+PREDICT = (
+    "generated: also the predicted time of the kernels that iosim generates, by the model of iosim verify. It needs "
+    "the rates of h100, h200, or a file of iosim calibrate."
+)
+
+
+@named_command(
+    "roofline",
+    needs=(N, D, Need("hardware")),
+    axes=PLACES,
+    usual="core",
+    first="heads kv_heads causal M schedules tiles decode",
+)
+@problem_options
+@sram_option
+@hardware_option("Peaks, measured rates and M of a preset, as h100, or a FILE.toml; see iosim hardware.")
+@tile_options
+@variant_options
+@chip_options
+@own_option("decode", "Add rows for one query over the same keys.")
+@own_option("predict", PREDICT)
+@outputs
+@problem_asked
+def command(asked: Asked, decode: bool, predict: str | None, output: Output) -> None:
+    """The least time on a GPU, and what binds: FLOPs by kind, intensity and ridge, launch by launch.
+
+    The bound is what the peaks of the --hardware allow with an ideal L2. Kept measurements of PyTorch's kernels stand
+    beside it where there are some. The time of the SM traffic, if all of it came from HBM, is no bound on a chip with
+    an L2. M is what one block of the --hardware may use, unless it is given.
+
+    Example: iosim roofline --N 8192 --d 128 --heads 32 --hardware H100 --decode
+    """
+    from itertools import product
+
+    from ..errors import InputError
+    from . import roofline
+
+    fields, choice = asked.fields, asked.choice
+    if choice.hardware is None:
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
+    fields |= choice._replace(M=None, hardware=None)._asdict()
+    names, parts = names_of(choice.hardware), []
+    for name, place in product(names, memories(asked.given, choice.M, None)):
+        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode, predict=predict)
+        parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))
+    answer_all(parts, output)

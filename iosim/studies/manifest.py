@@ -1,0 +1,30 @@
+"""The wing studies: roofline, memory, cache and trace."""
+
+from ..wings import Wing
+
+WING = Wing(
+    commands={
+        "What is possible": {
+            "training": "Forward and backward together, and what is stored between them.",
+            "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
+            "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
+        },
+        "On a GPU": {"roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind."},
+        "Look inside": {
+            "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
+            "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
+        },
+    },
+    names={
+        "roofline": "roofline",
+        "Roofline": "roofline",
+        "fastest": "fastest",
+        "Fastest": "fastest",
+        "memory": "memory",
+        "training": "training",
+        "Training": "training",
+        "check": "check",
+        "Checks": "check",
+    },
+    page="roofline.md",
+)
