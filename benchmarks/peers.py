@@ -1,4 +1,4 @@
-"""iosim beside other programs, in one run: `python benchmarks/peers.py` prints the table and writes docs/peers.md.
+"""iosim beside other programs: `python benchmarks/peers.py` prints the table and writes peers.md beside it.
 
 A row is a question that both answer, with the seconds of each, their ratio, and both answers. Each program answers a
 smaller question first. Then the two take turns, and the fastest turn of each counts. A peer that is not installed has a

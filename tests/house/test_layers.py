@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 
 from iosim.wings import wings
@@ -333,3 +335,10 @@ def test_files_of_tests_have_different_names():
     """pytest takes a file without a package by its name alone, so a second one of the same name is not collected."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+if __name__ == "__main__":
+    for package in ("", *PACKAGES):
+        print(f"\niosim/{package}")
+        for name in (name for name in FILES if package_of(name) == package):
+            print(f"  {name:40} {(ast.get_docstring(tree_of(name)) or '').partition(chr(10))[0]}")

@@ -1,4 +1,4 @@
-"""docs/sources.md: every command of both tables runs, and prints the figures that stand beside it."""
+"""validation/sources/README.md: every command of both tables runs, and prints the figures that stand beside it."""
 
 import re
 import shlex
@@ -6,7 +6,7 @@ import shlex
 import pytest
 from paths import ROOT
 
-PAGE = (ROOT / "docs/sources.md").read_text()
+PAGE = (ROOT / "validation/sources/README.md").read_text()
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
 READ_ONLY = ("54", "E18")  # no command answers these
 

@@ -1,4 +1,4 @@
-"""docs/papers/fig2-left.md: published GFLOPs as multiples of 2^30, and the operations of iosim's steps for a score."""
+"""validation/sources/fig2-left.md: published GFLOPs as multiples of 2^30, and the operations of iosim's steps for a score."""
 
 import re
 from math import ceil
@@ -9,7 +9,7 @@ from iosim import Attention, Folded, Tiling
 from iosim.schedules import find
 from iosim.studies.ideal_roofline import WorkByKind
 
-PAGE = (ROOT / "docs/papers/fig2-left.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "validation/sources/fig2-left.md").read_text(encoding="utf-8")
 LEFT = " ".join(PAGE.split())  # without its line breaks
 N, D, HEADS, UNIT = 1024, 64, 1024, 2**30
 

@@ -54,9 +54,9 @@ def test_deeper_parts_of_the_sum_move_the_same_words():
 
 
 def test_what_a_mask_hides_is_left_out():
-    """The table of docs/schedules/small-cache.md."""
+    """The table of docs/schedules/forward.md."""
     rows = re.findall(r"^\| `([a-z&:0-9]+)` \| (\d+) \| [\d.]+ \| ([\d.]+) \| ([\d.]+) \|$",
-                      (DOCS / "schedules" / "small-cache.md").read_text(), re.M)  # fmt: skip
+                      (DOCS / "schedules" / "forward.md").read_text(), re.M)  # fmt: skip
     assert len(rows) == 2
     for mask, M, *ratios in rows:
         for visit_all, ratio in zip((False, True), ratios, strict=True):

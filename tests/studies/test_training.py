@@ -1,4 +1,4 @@
-"""`iosim training`: sums, what is stored, the figures of docs/papers/fig2-left.md, and bad input."""
+"""`iosim training`: sums, what is stored, the figures of validation/sources/fig2-left.md, and bad input."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from iosim.studies.training import COMBINATIONS, PASSES
 
 FIG2 = ["--N", 1024, "--d", 64, "--heads", 16, "--batch", 64]
 HEADS, N, D = 1024, 1024, 64
-PAGES = ["docs/papers/fig2-left.md", "docs/schedules/backward.md"]
+PAGES = ["validation/sources/fig2-left.md", "docs/schedules/backward.md"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The measured parts of docs/papers/fig2-middle.md and fig2-right.md, made from figure2.csv: tables and verdicts.
+"""Writes the measured parts of fig2-middle.md and fig2-right.md in validation/sources from figure2.csv.
 
 What stands between `<!-- figure2 -->` and `<!-- end figure2 -->` is replaced; a page without them gets a section at its
 end. `falls` and `proportional` decide from the rows whether the statements of the paper hold.
@@ -15,7 +15,7 @@ from statistics import correlation
 from iosim.errors import MissingError
 from validation.pages.text import read, shown, table
 
-PAPERS = Path(__file__).parents[2] / "docs" / "papers"
+PAPERS = Path(__file__).parents[2] / "validation" / "sources"
 TOLERANCE = 0.10  # of a time over the share of active tiles, where the two are called proportional
 NOISE = 0.05  # of a time: less is not called faster than the fastest
 FLAT = 1.25  # times the best: beyond it larger blocks cost more, which is not what the figure shows
