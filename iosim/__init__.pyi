@@ -3,8 +3,6 @@
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
-from .batches.answer import replay as replay
-from .batches.trace_rows import Replayed as Replayed
 from .core.folded import Folded as Folded
 from .core.machine import Machine as Machine
 from .core.numeric import Numeric as Numeric

@@ -24,8 +24,6 @@ from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
 from .requests import read_requests
 from .sentence import answer_lines, least_of
-from .trace import MAX_REQUESTS, MAX_TOKENS, Policy
-from .trace_rows import Replayed, Traced
 from .ways import ways_of
 
 if TYPE_CHECKING:
@@ -315,46 +313,6 @@ def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOpti
     tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
     asked = Batch(problem, (), depth, M_bytes, tiling, under.multiple, (), multiprocessors(hardware))
     return asked, under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
-
-
-@takes_options()
-def replay(
-    trace: str,
-    d: int,
-    M: int | str | None = None,
-    *,
-    max_tokens: int = MAX_TOKENS,
-    max_requests: int = MAX_REQUESTS,
-    chunk: int = 0,
-    hardware: str | None = None,
-    paper_model: bool = False,
-    tiles: TilesAsked | None = None,
-    tile_multiple: int | None = None,
-    mask: str | Mask = "causal",
-    layers: int = 1,
-    **options: Unpack[ProblemOptions],
-) -> Replayed:
-    """What the steps of a server move that replays a trace without a clock: a Replayed, with a row a step.
-
-    - `trace`: a file in the format of Mooncake, with `input_length`, `output_length` and `hash_ids` in each line.
-    - `max_tokens`, `max_requests`: the most new tokens and the most requests of a step.
-    - `chunk`: the most new tokens of an input in a step; 0 is no limit.
-    - Other arguments are those of `batch`.
-
-    Raises InputError for a value that is not allowed, and for a fault in the file, with its line.
-    """
-    given = Given(M=M, hardware=hardware, paper_model=paper_model, tiles=tiles, tile_multiple=tile_multiple)
-    asked, under = asked_of(d, given, parse_mask(mask), layers, options)
-    return Replayed(Traced(trace, policy_of(max_tokens, max_requests, chunk), asked), under.notes)
-
-
-def policy_of(max_tokens: int | str, max_requests: int | str, chunk: int | str = 0) -> Policy:
-    """The limits of a step."""
-    return Policy(
-        parse_count(max_tokens, "--max-tokens"),
-        parse_count(max_requests, "--max-requests"),
-        parse_count(chunk, "--chunk", least=0),
-    )
 
 
 def multiprocessors(hardware: str | None) -> int | None:

@@ -6,6 +6,6 @@ WING = Wing(
     commands={
         "Many answers": {"batch": "What one step of a server moves: a batch of unequal requests, by ways to run it."}
     },
-    names={"batch": "answer", "replay": "answer", "Batched": "answer", "Replayed": "trace_rows"},
+    names={"batch": "answer", "Batched": "answer"},
     page="batch.md",
 )

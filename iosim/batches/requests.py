@@ -102,8 +102,8 @@ def read_file(path: str) -> list[Request]:
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8"
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or getattr(error, "reason", None) or str(error)
         raise InputError(WHERE, path, "a file that can be read, or a text as 12 * 1:3000", why) from None
     rows = csv_rows(text, path) if path.lower().endswith(".csv") else json_rows(text, path)
     reader = Reader()
@@ -170,7 +170,7 @@ def check_names(names: Iterable[str], where: str) -> None:
         if name not in FIELDS or given.count(name) > 1:
             found = name if name not in FIELDS else f"{name} twice"
             of_trace = name in ("timestamp", "input_length", "output_length")
-            hint = "--trace FILE.jsonl replays a trace" if of_trace else suggestion(name, FIELDS)
+            hint = "examples/replay_trace.py replays a trace" if of_trace else suggestion(name, FIELDS)
             raise InputError(f"{where}, column {column}", found, ", ".join(FIELDS), hint)
     for name in FIELDS[:2]:
         if name not in given:

@@ -236,7 +236,7 @@ def test_the_schedules_of_a_cascade_are_what_their_formulas_say(schedule):
         ("a.jsonl", '{"new": 1, "cached": 2}\n{"new": 1,\n', "line 2, column 11", "JSON object"),
         ("a.jsonl", "[1]\n", "line 1", "JSON object"),
         ("a.jsonl", '{"new": 1, "cached": true}\n', "line 1, column cached", "whole number"),
-        ("a.jsonl", '{"timestamp": 1, "input_length": 2}\n', "line 1, column 1", "--trace FILE.jsonl"),
+        ("a.jsonl", '{"timestamp": 1, "input_length": 2}\n', "line 1, column 1", "replay_trace"),
         ("a.jsonl", '{"new": 1, "cached": 2, "tokens": 3}\n', "line 1, column 3", "hash_ids"),
         ("a.jsonl", '{"new":1,"cached":9000,"hash_ids":[1,2]}\n{"new":1,"cached":9000,"hash_ids":[2]}\n', "line 2", "after"),
         ("a.jsonl", '{"new":1,"cached":9000,"hash_ids":[[1]]}\n', "line 1, column hash_ids", "list of numbers"),

@@ -15,6 +15,7 @@ EXAMPLES = {
     "keys_in_host_memory": "from the host 67,108,864 words, K and V once for each of 4 blocks: True\n"
     "between device memory and SRAM 8,996,782,080 words\nevery tile visited gives the same: True\n"
     "the output is attention: True\n",
+    "replay_trace": "pack 4.062, FA2 4.486, FA3 4.182, cascade 4.131\n",
     "cache_of_a_gpu": "64KB: 18688 misses, 1.00 times the explicit SRAM\n",
 }
 

@@ -41,7 +41,6 @@ PROFILE = f"torch-flash --N 4096 --d 64 --heads 32 --from-ncu {NCU / 'ncu_flash.
 KERNELS = shlex.quote(str(ROOT / "tests" / "helpers" / "triton_kernels.py"))
 OF_ATTENTION = ("--grid 'cdiv(N, BM), H' --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D] --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] "
                 "--arg scale=0.125 --arg N=256 --arg H=2 --const D=64 --const BM=64 --const BN=64")  # fmt: skip
-TRACE = shlex.quote(str(ROOT / "tests" / "data" / "trace.jsonl"))
 OF_ADD = "--grid 'cdiv(n, BLOCK)' --arg X=fp32[n] --arg Y=fp32[n] --arg Z=fp32[n] --arg n=1000 --const BLOCK=128"
 TRACES = ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2 --mask causal"]
 
@@ -61,10 +60,6 @@ EXAMPLES = {
         "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal --M 4KB --detail --chunk 4",
         "--requests 1:40 --d 8 --M 4KB,8KB --latent --dv 4 --mask strided:3",
         "--requests 3:40 --d 8 --M 100 --tiles 64x64",
-    ],
-    "batch --trace": [
-        f"{TRACE} --d 8 --max-tokens 500",
-        f"{TRACE} --d 8 --mask strided:3 --dtype fp32 --M 4KB --chunk 64",
     ],
     "bounds": [f"{SIZES} --M 4KB", SIZES, f"{SIZES} --M 4KB --mask causal", f"{SIZES} --M 1KB,2KB"],
     "tune": [
@@ -141,7 +136,6 @@ OTHERS = {
         f"{SIZES} --Nk 32 --M 4KB --schedule split-kv --splits 2",
     ],
     "batch": ["--requests '1:400,64:300' --d 16 --heads 4 --kv-heads 2 --hardware t4 --detail"],
-    "batch --trace": [f"{TRACE} --d 16 --heads 4 --kv-heads 1 --max-requests 2"],
     "bounds": ["--N 4096 --d 128 --M 100KB --heads 2 --mask window:64"],
     "tune": ["--N 128 --d 16 --hardware t4 --schedule flash1,flash2"],
     "tune --curve": ["--N 100 --d 16 --causal --least-blocks 3"],
