@@ -28,6 +28,7 @@ _WHERE = {
     "WithinFloor": "tuning.inverse",
     "Bounds": "tuning.proven",
     "Events": "tracing.events",
+    "Picture": "drawing.picture",
     "Table": "answer",
     "Floor": "counting.floors",
     "Attention": "core.problem",

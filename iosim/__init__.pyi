@@ -20,6 +20,7 @@ from .counting.report import Report as Report
 from .counting.result import Result as Result
 from .distributed.answer import Links as Links
 from .distributed.answer import links as links
+from .drawing.picture import Picture as Picture
 from .errors import InputError as InputError
 from .errors import IosimError as IosimError
 from .kernels.explain import Explained as Explained
@@ -27,8 +28,7 @@ from .kernels.explain import explain as explain
 from .kernels.prune import prune as prune
 from .kernels.read.arguments import tensor as tensor
 from .masks.picture import mask as mask
-from .pictures.picture import Picture as Picture
-from .pictures.picture import plot as plot
+from .pictures.plot import plot as plot
 from .schedules import SCHEDULES as SCHEDULES
 from .schedules import Schedule as Schedule
 from .schedules import register as register

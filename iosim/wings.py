@@ -24,7 +24,7 @@ class Wing(NamedTuple):
     points: Mapping[str, str] = {}
     """{command that `sweep --what` may ask at each grid point: its Point}."""
     pictures: Mapping[str, str] = {}
-    """{word of `plot --picture`: the function that draws it}."""
+    """{word of `plot --picture`: the PictureKind that draws it}."""
     offers: Mapping[str, str] = {}
     """{word: a function that others use if this wing is there}."""
     needs: tuple[str, ...] = ()

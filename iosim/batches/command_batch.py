@@ -140,8 +140,8 @@ def command(
 def draw(found: Sequence[Batched], path: str) -> None:
     """Write the picture of a batch, or its page, to a file."""
     from ..commands.answer import emit
+    from ..drawing.draw import save
     from ..pictures.batch import BatchPicture, batch_page
-    from ..pictures.draw import save
 
     if len(found) > 1:
         raise InputError("-o", path, "one SRAM for a picture", "run it once for each")

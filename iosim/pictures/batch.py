@@ -19,10 +19,10 @@ from ..batches.moved import Moved, tiling_of
 from ..batches.sentence import answer_lines
 from ..batches.ways import ways_of
 from ..counting.floors import narrowest_bytes
+from ..drawing.colours import COLOURS, GREY, INK
+from ..drawing.page import document, rows_table, section
+from ..drawing.svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
 from ..units import binary
-from .colours import COLOURS, GREY, INK
-from .page import document, rows_table, section
-from .svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -85,14 +85,14 @@ def command(
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
     """
     from ..counting.sentence import joined
-    from .asked import unused
-    from .draw import format_of
-    from .picture import plot
+    from ..drawing.asked import kind_of
+    from ..drawing.draw import format_of
+    from .plot import plot
 
     format_of(path)
     values: Fields = {name: value for name, value in asked.given.items() if value not in (None, False)}
     values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
-    if vain := unused(picture, values):
+    if vain := kind_of(picture).unused(values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
     found = plot(rows, **columns._asdict(), picture=picture, ranks=ranks, path=path, **values)
     say(found.notes)

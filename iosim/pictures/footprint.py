@@ -12,14 +12,16 @@ from ..core.folded import Folded
 from ..core.problem import DENSE
 from ..core.tiling import Rule, Tiling, tiles_text
 from ..core.watchers import Capacity
-from ..counting.asked import asked
+from ..counting import asked as question
 from ..counting.count import choose_tiling, default_schedules, rules_of
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart import size
+from ..drawing.colours import GREY, INK, ink_on, tensor_colours
+from ..drawing.picture import Picture
+from ..drawing.svg import SHEET_WIDTH, head_svg, label, legend, segment, svg_file, text_width
 from ..errors import InputError
 from ..schedules import Schedule, find_all, require
 from ..units import binary, format_bytes, parse_bytes
-from .chart import size
-from .colours import GREY, INK, ink_on, tensor_colours
-from .svg import SHEET_WIDTH, head_svg, label, legend, segment, svg_file, text_width
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Block
@@ -99,7 +101,7 @@ def footprint(
         for own_rule in rules_of(schedule, rule, p):
             tiling = tiling_of(schedule, own_rule, p, M_bytes, multiple)
             bars.append(Bar(name_of(schedule, own_rule, tiling), merged(fullest(schedule, p, tiling))))
-    about = asked(p, M_bytes) if M_bytes is not None else asked(p)
+    about = question.asked(p, M_bytes) if M_bytes is not None else question.asked(p)
     return Footprint(f"What is in SRAM at its fullest: {about}", bars, M_bytes)
 
 
@@ -182,3 +184,12 @@ def bar_svg(bar: Bar, note: str, scale: float, room: float, palette: dict[str, s
         edge = "".join(f"L{start - 5 * (k % 2):.1f} {BAR * k / 6:.1f}" for k in range(7))
         found.append(f'<path d="M{start + 1:.1f} 0{edge}L{start + 1:.1f} {BAR}Z" fill="#fff"/>')
     return [*found, label(start + 8, 17, note, "start", INK)]
+
+
+def of_footprint(asked: Asked) -> Picture:
+    """The picture of the problem with its schedules and tiles."""
+    choice = asked.choice
+    return Picture(footprint(asked.problem, asked.memory, choice.schedules, choice.rule, asked.multiple))
+
+
+FOOTPRINT = PictureKind(of_footprint)

@@ -10,11 +10,13 @@ from ..counting.sweep_axes import AxisValue, read_axis
 from ..distributed.answer import links
 from ..distributed.floors import floor_across
 from ..distributed.schedules import find_schemes, splits_of
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart import Chart, ChartLine
+from ..drawing.picture import Picture
+from ..drawing.proven import FLOOR
+from ..drawing.sheet import Sheet
 from ..errors import InputError
 from ..units import parse_count
-from .chart import Chart, ChartLine
-from .proven import FLOOR
-from .sheet import Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,3 +56,11 @@ def distinct(points: dict[str, dict[float, float]]) -> dict[str, dict[float, flo
     for name, found in points.items():
         shared.setdefault(tuple(found.items()), []).append(name)
     return {", ".join(names): dict(found) for found, names in shared.items()}
+
+
+def of_links(asked: Asked) -> Picture:
+    """The picture of words between GPUs."""
+    return Picture(links_sheet(asked.ranks, asked.choice.schedules, asked.values))
+
+
+LINKS = PictureKind(of_links, needs=(), ignores=("M", "hardware"))

@@ -23,10 +23,10 @@ from ..distributed.answer import Links, answer_lines
 from ..distributed.counted import LinkResult, Machines, best_split
 from ..distributed.messages import Message, Messages
 from ..distributed.schedules import PASSES, Scheme, decodes
+from ..drawing.colours import ink_on, tensor_colours
+from ..drawing.page import document, rows_table, section
+from ..drawing.player import Played, section_of, small_mask
 from ..errors import InputError, IosimError
-from .colours import ink_on, tensor_colours
-from .page import document, rows_table, section
-from .player import Played, section_of, small_mask
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,15 @@ WING = Wing(
         "Start here": {"report": "One self-contained HTML page about a problem; --open shows it in a browser."},
         "Many answers": {"plot": "Pictures: traffic against M or N, columns of a sweep, a mask."},
     },
-    names={"plot": "picture", "Picture": "picture"},
-    needs=("studies",),
+    names={"plot": "plot"},
+    pictures={
+        "traffic": "traffic:TRAFFIC",
+        "gap": "tune_curve:GAP",
+        "mask": "mask:MASK",
+        "footprint": "footprint:FOOTPRINT",
+        "timeline": "timeline:TIMELINE",
+        "race": "race:RACE",
+        "links": "links:LINKS",
+    },
     page="gallery.md",
 )

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from ..core.problem import DENSE, Attention
+from ..core.tiling import parse_tiles
+from ..counting.given import Given, problem
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart_svg import LEFT
+from ..drawing.colours import INK
+from ..drawing.picture import Picture
+from ..drawing.svg import PLAIN, SHEET_WIDTH, head_svg, label, svg_file, svg_frame
 from ..errors import InputError
 from ..masks import parse_mask
 from ..masks.picture import MOST_PICTURE_PAIRS
-from .chart_svg import LEFT
-from .colours import INK
-from .svg import PLAIN, SHEET_WIDTH, head_svg, label, svg_file, svg_frame
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -111,3 +115,13 @@ def tile_rects(tiles: TileMap) -> tuple[tuple[float, float], list[str]]:
                     found.append(f'<rect class="tile" {PLAIN["tile"]} {box} {look}/>')
                 start = j
     return (columns * width, rows * height), found
+
+
+def of_mask(asked: Asked) -> Picture:
+    """The picture of the mask."""
+    shown = {name: asked.values.get(name) for name in ("N", "Nk", "mask")}
+    p = problem(cast("Given", {**shown, "d": "1"}))
+    return Picture(tile_map(p.mask, p.N, p.Nk, parse_tiles(asked.choice.tiles or "64x64")))
+
+
+MASK = PictureKind(of_mask, needs=("mask", "N"), ignores=("M", "schedules", "hardware"))

@@ -6,75 +6,38 @@ player.js shows them.
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from html import escape
-from importlib.resources import files
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention, narrowed
-from ..core.text_lines import LineTrace, box, lines_now
+from ..core.text_lines import box, lines_now
 from ..core.tiling import Tiling
 from ..counting.count import counted_tiling
 from ..counting.report import Report
 from ..counting.result import Result
 from ..counting.sentence import BASELINE, winners
+from ..drawing.colours import ink_on, tensor_colours
+from ..drawing.player import Frame, Played, section_of, small_mask
 from ..errors import IosimError
-from ..masks import parse_mask
 from ..schedules import Schedule, find, require
 from ..schedules.selected import KEY_BLOCK
 from ..tracing.event_file import EventCount, count_events
 from ..units import binary
-from .colours import ink_on, tensor_colours
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Event, Mask, Size
+    from ..core.typing import Block, Size
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
 MOST_TOKENS, MOST_TILES = 128, 16  # a side, of a question that is played as it is
 MOST_EVENTS, MOST_RIVALS = 4000, 2
 USUAL = ("standard-tiled", "flash2")
 STORED = ("Q", "K", "V", "S", "P", "O")
-
-
-class Played(LineTrace):
-    """Records each event, the words of each block in SRAM after it, and its lines of the schedule."""
-
-    def __init__(self) -> None:
-        self.now: dict[Block, int] = {}
-        self.frames: list[Frame] = []
-        super().__init__(self.keep)
-
-    def allocate(self, block: Block) -> None:
-        super().allocate(block)
-        self.now[block] = int(block.words)
-
-    def free(self, block: Block) -> None:
-        super().free(block)
-        del self.now[block]
-
-    def keep(self, event: Event) -> None:
-        """Add a frame."""
-        inside: dict[str, int] = {}
-        for block, words in self.now.items():
-            inside[block.name] = inside.get(block.name, 0) + words
-        self.frames.append(Frame(event, inside, [(line.function, line.number) for line in lines_now()]))
-
-
-@dataclass(frozen=True)
-class Frame:
-    """An event, the words of each block in SRAM after it, and its lines as (function, number)."""
-
-    event: Event
-    inside: dict[str, int]
-    lines: list[tuple[str, int]]
 
 
 class Repeated(EventCount):
@@ -132,13 +95,6 @@ def small_case(p: Attention) -> Attention:
         return replace(dense, mask=small_mask(p.mask, by))
     except IosimError:  # a mask from a file, or one whose lengths no longer add up
         return dense
-
-
-def small_mask(mask: Mask, by: float) -> Mask:
-    """The mask with its lengths divided by `by`."""
-    if mask is DENSE:
-        return mask
-    return parse_mask(re.sub(r"\d+", lambda found: str(max(1, round(int(found[0]) / by))), str(mask)))
 
 
 def play(schedule: Schedule, p: Attention, tiling: Tiling) -> Play:
@@ -296,17 +252,6 @@ def player_html(found: Report) -> str:
     return section_of(about(found, p, runs), data_of(found, runs)) if runs else ""
 
 
-def section_of(words: str, data: Mapping[str, object]) -> str:
-    """The section of the player as HTML: `words` in small print, and the data of player.js."""
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    script = files("iosim.pictures").joinpath("player.js").read_text(encoding="utf-8")
-    return (
-        '\n<section id="player"><h2>Watch it move</h2>'
-        f'<p class="small">{escape(words)}</p><div class="stage"></div></section>'
-        f'\n<script type="application/json" id="play">{text}</script>\n<script>{script}</script>'
-    )
-
-
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
     """The sentences on how the small case differs from the question, and on the words that both move."""
     less = " The mask cannot be made smaller, so the example is dense." * (p.mask is DENSE is not found.problem.mask)
@@ -369,8 +314,3 @@ def scaled(found: Report, run: Play) -> str:
     if run.problem is found.problem.packed:
         return f" {run.name} moves {moved:,} words."
     return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the question{tiles}."
-
-
-def style() -> str:
-    """The style sheet of the player."""
-    return files("iosim.pictures").joinpath("player.css").read_text(encoding="utf-8")

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 from ..core.machine import Machine
 from ..core.watchers import Trace
-from ..counting.asked import asked
+from ..counting import asked as question
 from ..counting.count import rules_of
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.colours import GREY, INK, tensor_colours
+from ..drawing.picture import Picture
+from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule
 from ..tracing.event_file import check_length, count_events
 from ..units import parse_bytes
-from .colours import GREY, INK, tensor_colours
 from .footprint import chosen, name_of, tiling_of
-from .svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from .timeline import Fullest
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule
     if max(grid) > MOST_TILES:
         raise InputError("--tiles", f"{grid[0]} x {grid[1]} tiles", f"at most {MOST_TILES} a side", "try larger tiles")
     runners = [runner(p, *one, sizes[0]) for one in zip(found, rules, sizes, strict=True)]
-    return Race(f"Words moved, tile by tile: {asked(p)}", runners, grid)
+    return Race(f"Words moved, tile by tile: {question.asked(p)}", runners, grid)
 
 
 def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: Tiling) -> Runner:
@@ -258,3 +260,12 @@ def tile_svg(one: Runner, cell: tuple[str, int, int], colour: str, styles: Style
 def on_and_off(spans: Iterable[Span], on: str, off: str) -> list[tuple[int, str]]:
     """(words moved, state) at each end of each span."""
     return [change for start, end in spans for change in ((start, on), (end, off))]
+
+
+def of_race(asked: Asked) -> Picture:
+    """The picture of the problem with its schedules and tiles."""
+    choice = asked.choice
+    return Picture(race(asked.problem, asked.memory, choice.schedules, choice.rule, asked.multiple))
+
+
+RACE = PictureKind(of_race)

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from ..core.machine import Machine
 from ..core.watchers import Watcher
-from ..counting.asked import asked
+from ..counting import asked as question
 from ..counting.count import rules_of
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart import number, round_steps
+from ..drawing.colours import GREY, INK, ink_on, tensor_colours
+from ..drawing.picture import Picture
+from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, legend, segment, svg_file, text_width
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..tracing.event_file import check_length, count_events
 from ..units import parse_bytes
-from .chart import number, round_steps
-from .colours import GREY, INK, ink_on, tensor_colours
 from .footprint import chosen, name_of, tiling_of
-from .svg import SHEET_WIDTH, broken, head_svg, label, legend, segment, svg_file, text_width
 
 if TYPE_CHECKING:
     from ..core.typing import Attention, Block, Rule, Size
@@ -100,7 +102,9 @@ def timeline(p: Attention, M: int | str | None, schedules: Sequence[str], rule: 
         runs.append(watcher.run(name_of(schedule, own_rule, tiling)))
     limit = None if M_bytes is None else M_bytes // p.word_bytes
     last = max(run.x[-1] for run in runs)
-    return Timeline(f"What is in SRAM while words move: {asked(p)}", [thinned(run, last) for run in runs], limit)
+    return Timeline(
+        f"What is in SRAM while words move: {question.asked(p)}", [thinned(run, last) for run in runs], limit
+    )
 
 
 Moment = tuple[int, dict[str, int]]
@@ -229,3 +233,12 @@ def corners(places: Sequence[float], heights: Iterable[float]) -> list[tuple[flo
         else:
             found += [(left, y), (right, y)]
     return found
+
+
+def of_timeline(asked: Asked) -> Picture:
+    """The picture of the problem with its schedules and tiles."""
+    choice = asked.choice
+    return Picture(timeline(asked.problem, asked.memory, choice.schedules, choice.rule, asked.multiple))
+
+
+TIMELINE = PictureKind(of_timeline)

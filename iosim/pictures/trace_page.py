@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from ..drawing.colours import ink_on, tensor_colours
+from ..drawing.page import document, rows_table, section
+from ..drawing.player import section_of
 from ..errors import InputError
 from ..tables import Rows
 from ..tracing.event_reader import PLACE, STORES, Line, highest, lines_of, whole
-from .colours import ink_on, tensor_colours
-from .page import document, rows_table, section
-from .player import MOST_EVENTS, section_of
+from .player import MOST_EVENTS
 
 MOST_CELLS = 64  # along a side of a tensor in the picture; more tiles than this share cells
 ON_CHIP = "on chip"

@@ -7,18 +7,20 @@ from dataclasses import replace
 from math import ceil, floor, log2
 from typing import TYPE_CHECKING
 
-from ..core.options import flag
+from ..core.options import NUMBERS, flag
+from ..counting.given import memories
 from ..counting.sweep_axes import AXES, Sweep
+from ..drawing.asked import Asked, PictureKind, first_of, is_axis
+from ..drawing.chart import AXIS_TITLES, Chart, ChartLine, size
+from ..drawing.picture import Picture
+from ..drawing.proven import FLOOR, floor_line, order_line
+from ..drawing.sheet import Sheet
 from ..errors import NO_PYARROW, InputError, MissingError, suggestion
-from .asked import first_of
-from .chart import AXIS_TITLES, Chart, ChartLine, size
-from .proven import FLOOR, floor_line, order_line
-from .sheet import Sheet
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from .proven import Place
+    from ..drawing.proven import Place
 
 SPLITS = (  # columns that may split lines further, in this order
     "tiling", "schedule", "policy", "dtype", "acc_dtype", "mask", "d", "dv", "N", "Nk", "heads", "kv_heads", "batch",
@@ -319,3 +321,20 @@ def read_rows(file: str) -> pd.DataFrame:
         raise MissingError(NO_PYARROW) from None
     except (OSError, ValueError) as error:
         raise InputError("file", file, "a CSV, JSON lines or Parquet file of rows", str(error).split("\n")[0]) from None
+
+
+def of_traffic(asked: Asked) -> Picture:
+    """The picture of traffic against M or N. Several GPUs are an axis of M."""
+    choice = asked.choice
+    if choice.hardware is not None:
+        places = memories({}, choice.M, choice.hardware)
+        sizes = [str(place.M) for place in places]
+        if len(set(sizes)) == 1 and not is_axis(asked.values["N"]):
+            allowed = "GPUs with different M, as v100,h100, or none for every M"
+            raise InputError("--hardware", choice.hardware, allowed, "or several --N, as --N 1024,2048")
+        choice = choice._replace(M=",".join(dict.fromkeys(sizes)))
+    axes = dict(asked.values) if choice.M is None else {**asked.values, "M": choice.M}
+    return Picture(Sheet.of(traffic_chart(axes, choice.schedules, choice.tiles, asked.multiple)))
+
+
+TRAFFIC = PictureKind(of_traffic, several=(*NUMBERS, "M", "hardware"))

@@ -6,11 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart import INKED, Chart, ChartLine
+from ..drawing.picture import Picture
+from ..drawing.proven import FLOOR, floor_line, order_line
+from ..drawing.sheet import Sheet
 from ..errors import InputError
 from ..tuning.curve import CurveStep, steps_at
-from .chart import INKED, Chart, ChartLine
-from .proven import FLOOR, floor_line, order_line
-from .sheet import Sheet
+from ..tuning.least import curve
 
 if TYPE_CHECKING:
     from ..tuning.every_M import Curve
@@ -87,3 +90,11 @@ def over(line: ChartLine, floor: ChartLine) -> ChartLine:
     least = dict(zip(floor.x, floor.y, strict=True))
     ratios = [y / least[x] for x, y in zip(line.x, line.y, strict=True)]
     return ChartLine(line.label, line.x, ratios, line.fits, line.kind, line.key)
+
+
+def of_gap(asked: Asked) -> Picture:
+    """The picture of the gap between the least traffic and the floor."""
+    return Picture(curve_sheet(curve(schedules=asked.choice.schedules, tile_multiple=asked.multiple, **asked.fields)))
+
+
+GAP = PictureKind(of_gap, refuses=("M", "hardware", "tiles"))

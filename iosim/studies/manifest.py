@@ -26,5 +26,11 @@ WING = Wing(
         "check": "check",
         "Checks": "check",
     },
+    pictures={
+        "roofline": "roofline_picture:ROOFLINE",
+        "time": "roofline_picture:TIME",
+        "predicted": "roofline_picture:TIME",
+    },
+    offers={"roofline_section": "roofline_picture:roofline_section"},
     page="roofline.md",
 )

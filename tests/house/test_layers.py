@@ -32,6 +32,7 @@ HOUSE = {
     "counting": COUNTED,
     "tuning": COUNTED,
     "tracing": COUNTED,
+    "drawing": COUNTED,
     "commands": COUNTED | {"tuning", "tracing"},
 }
 WINGS = {folder: {*HOUSE, *wing.needs} for folder, wing in wings().items()}

@@ -22,11 +22,11 @@ from iosim.core.problem import Attention
 from iosim.counting.bounds import FLOORS
 from iosim.counting.count import count
 from iosim.counting.floors import floor, held_words
+from iosim.drawing.picture import Picture
 from iosim.errors import IosimError
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.pictures import page
-from iosim.pictures.picture import Picture
 from iosim.pictures.player import plays
 from iosim.schedules import find
 from iosim.units import dtype_bytes

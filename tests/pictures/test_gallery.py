@@ -90,7 +90,7 @@ def test_colours_are_told_apart_with_any_cones(cones):
     """The first six colours of lines, and the six large tensors, each pair at least 10 apart in CIE Lab."""
     import numpy as np
 
-    from iosim.pictures.colours import COLOURS, TENSORS
+    from iosim.drawing.colours import COLOURS, TENSORS
 
     for group in (COLOURS[:6], [TENSORS[name] for name in "QKVSPO"]):
         places = [seen(colour, np.array(CONES[cones])) for colour in group]
@@ -99,14 +99,14 @@ def test_colours_are_told_apart_with_any_cones(cones):
 
 
 def test_every_picture_has_a_command_and_the_page_is_small():
-    from iosim.pictures.picture import PICTURES
+    from iosim.drawing.asked import places
 
     assert len(SHOWN) == PAGE.count("![") >= 10
     files = {file for _, _, file in SHOWN}
     assert {f"pictures/{path.name}" for path in (DOCS / "pictures").glob("*.svg")} <= files, "no file is left over"
     assert sum((DOCS / file).stat().st_size for file in files) < 600_000
     drawn = {name for commands, _, _ in SHOWN for name in re.findall(r"--picture (\w+)", commands)}
-    assert drawn | {"traffic"} == set(PICTURES)
+    assert drawn | {"traffic", "links"} >= set(places())
 
 
 def test_the_number_of_the_page_is_in_its_picture():

@@ -9,13 +9,13 @@ import iosim
 from iosim import Attention, Tiling
 from iosim.counting.count import count
 from iosim.counting.given import Choice
+from iosim.drawing.asked import Asked
+from iosim.drawing.colours import ink_on
 from iosim.errors import InputError
-from iosim.pictures.asked import Asked
-from iosim.pictures.colours import ink_on
 from iosim.pictures.footprint import footprint
-from iosim.pictures.roofline import time_sheet
 from iosim.pictures.timeline import COLUMNS, Run, thinned, timeline
 from iosim.studies.roofline import roofline
+from iosim.studies.roofline_picture import time_sheet
 
 MINE = ("standard", "standard-tiled", "flash1", "flash2")
 DRAWN = {

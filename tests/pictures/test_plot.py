@@ -11,11 +11,11 @@ import pytest
 import iosim as package
 from iosim.core.tiling import Tiling
 from iosim.counting.count import count
+from iosim.drawing import chart as curves
+from iosim.drawing import draw
+from iosim.drawing.chart_svg import chart_svg
 from iosim.errors import InputError, MissingError
-from iosim.pictures import chart as curves
-from iosim.pictures import draw
 from iosim.pictures import mask as tilemap
-from iosim.pictures.chart_svg import chart_svg
 from iosim.pictures.traffic import from_rows, octaves, traffic_chart
 
 SIZES = ("--N", 256, "--d", 16)

@@ -12,18 +12,18 @@ import iosim as package
 from iosim.core.tiling import Tiling
 from iosim.counting.bounds import floor_of
 from iosim.counting.count import count
+from iosim.drawing.chart import Chart, ChartLine, colours, shapes, stride_apart
+from iosim.drawing.chart_svg import OUTLINES
+from iosim.drawing.colours import TENSORS, tensor_colours
+from iosim.drawing.proven import FLOOR
+from iosim.drawing.sheet import Sheet
+from iosim.drawing.svg import THIN, text_width, thinned
 from iosim.errors import InputError
-from iosim.pictures.chart import Chart, ChartLine, colours, shapes, stride_apart
-from iosim.pictures.chart_svg import OUTLINES
-from iosim.pictures.colours import TENSORS, tensor_colours
 from iosim.pictures.mask import tile_map
-from iosim.pictures.proven import FLOOR
-from iosim.pictures.roofline import roofline_sheet
-from iosim.pictures.sheet import Sheet
-from iosim.pictures.svg import THIN, text_width, thinned
 from iosim.pictures.traffic import sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import LEAST, curve_sheet
 from iosim.studies.roofline import roofline
+from iosim.studies.roofline_picture import roofline_sheet
 from iosim.tuning.least import curve, tune
 
 

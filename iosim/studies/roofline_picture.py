@@ -6,22 +6,30 @@ peaks, beside kept measurements or predictions of generated kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from typing import TYPE_CHECKING
 
 from ..answer import numbered
+from ..core.tiling import Tiling
 from ..counting.sweep_axes import AxisValue, read_counts
-from ..errors import InputError
+from ..drawing.asked import Asked, PictureKind
+from ..drawing.chart import Chart, ChartLine
+from ..drawing.chart_svg import chart_svg
+from ..drawing.page import legend_of, section
+from ..drawing.picture import Picture
+from ..drawing.sheet import Sheet
+from ..errors import InputError, IosimError
 from ..hardware import load
 from ..schedules import find, find_all
-from ..studies.roofline import Missing, Roofline, measured_beside, roofline
-from .chart import Chart, ChartLine
-from .sheet import Sheet
+from .ideal_roofline import peaks
+from .roofline import Missing, Roofline, filled, measured_beside, roofline, time_lines, winners
 
 if TYPE_CHECKING:
-    from ..studies.ideal_roofline import RooflineRow
-    from .asked import Asked
+    from ..core.tiling import Rule
+    from ..counting.report import Report
+    from .ideal_roofline import RooflineRow
 
 
 MOST_RESULTS = 8
@@ -121,3 +129,50 @@ def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRo
     """A line of microseconds against N."""
     times, fits = [1e6 * each for each in seconds.values()], [rows[N].fits for N in seconds]
     return ChartLine(label, [*map(float, seconds)], times, fits, key=key)
+
+
+EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
+EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
+MOST_ROOFLINE = 3  # most schedules in the roofline
+
+
+def roofline_section(
+    found: Report, best: str | None, names: Sequence[str], hardware: str | None, rule: Rule | None
+) -> str:
+    """The section of a page on the roofline, for the first of these schedules, with the times of the `best`; empty if
+    the GPU has no peak for the types. Tiles are those of the page on the GPU that was asked for, and usual ones on an
+    example."""
+    schedules = [find(name) for name in names][:MOST_ROOFLINE]
+    try:
+        chip = load(hardware or EXAMPLE_GPU)
+        peaks(chip, found.problem)
+        M_bytes = (hardware and found.M_bytes) or chip.sram_bytes
+        tiles: Rule = rule or ("best" if hardware else EXAMPLE_TILES)
+        seen = filled(Roofline(found.problem, chip, M_bytes, []), schedules, tiles, found.under.multiple)
+        sheet = roofline_sheet(seen)
+    except IosimError:
+        return ""
+    example = "" if hardware else " No hardware was asked for, so this is an example."
+    words = (
+        "How fast each schedule can compute at its operations a byte of HBM, at the peaks of the GPU, with its shared "
+        f"memory{' and an ideal L2' if chip.l2_bytes else ''}.{example}"
+    )
+    own = [row for row in seen.rows if row.schedule == best and row.launch == "all" and row.fits]
+    lines = "".join(f"<p>{escape(line)}</p>" for row in own or winners(seen) for line in time_lines(seen, row))
+    drawn = chart_svg(replace(sheet.charts[0], title=sheet.title))
+    return section(f"On a GPU: {chip.name}", lines + drawn, words, legend_of(sheet.charts[0]))
+
+
+def of_roofline(asked: Asked) -> Picture:
+    """The picture of a roofline on one GPU."""
+    found = roofline(**asked.choice._asdict(), **asked.fields)
+    return Picture(roofline_sheet(found), (*found.notes,))
+
+
+def of_time(asked: Asked) -> Picture:
+    """The picture of times, at the peaks or predicted too."""
+    return Picture(time_sheet(asked))
+
+
+ROOFLINE = PictureKind(of_roofline, needs=("N", "d", "hardware"))
+TIME = PictureKind(of_time, needs=("N", "d", "hardware"), several=("N",))

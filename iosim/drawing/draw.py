@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import MissingError
+from ..errors import InputError, MissingError
 from ..files import form_of, written_whole
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ class Drawn(Protocol):
 
 def save(drawn: Drawn, path: str, option: str = "-o") -> None:
     """Draw a picture to the file that `option` names, whole or not at all. The file's name gives the format."""
-    form = FORMS[format_of(path)]
+    form, svg = format_of(path), drawn.svg()
+    if form != "svg" and "@keyframes" in svg:
+        raise InputError(option, path, "a file that ends in .svg", "the picture moves")
     with written_whole(path, option) as temporary:
-        Path(temporary).write_bytes(form(drawn.svg()))
+        Path(temporary).write_bytes(FORMS[form](svg))
 
 
 def format_of(path: str | None) -> str:

@@ -1,0 +1,1 @@
+"""How pictures are drawn: charts, sheets and pages as text. What is drawn comes from elsewhere."""
