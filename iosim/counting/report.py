@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import suggested
-from ..tables import excess
 from ..version import __version__
 from .asked import asked, header
 from .bounds import Bound, as_row, bounds_table
@@ -22,7 +21,7 @@ from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
     from ..core.typing import Attention
-    from .result import Answered, Result
+    from .result import Result
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +109,7 @@ class Report(Answer):
         answer = [*lead_lines(self), header(self.problem, self.M_bytes)]
         details: Pieces = ["", bounds_table(self.bounds), "", self.details()] if self.detail else []
         reasons = reason_lines(self)
-        below = [*published_line(self.published), *details, *unfit_lines(self), *([""] if reasons else []), *reasons]
+        below = [*published_line(self.published), *details, *([""] if reasons else []), *reasons]
         return [*answer, self.counts(), *below]
 
     def to_dict(self) -> Row:
@@ -157,16 +156,3 @@ def detail_rows(results: list[Result]) -> list[Row]:
         parts += [(f"launch {number}", words) for number, words in enumerate(r.steps, 1)]
         rows += [{**vars(r), "part": part, **words} for part, words in parts]
     return rows
-
-
-def unfit_lines(report: Answered) -> list[str]:
-    """Lines below a table that say how far each result that does not fit is above M."""
-    lines = []
-    for r in report.results:
-        if r.fits is False and r.sram_peak_bytes is not None and report.M_bytes:
-            needed = r.smem_peak_bytes or r.sram_peak_bytes
-            what = "shared memory" if report.problem.divided else "SRAM"
-            hint = "; it would with more registers" if r.limit == "registers" else ""
-            share = excess(needed / report.M_bytes)
-            lines.append(f"{r.schedule} {r.tiling}: needs {needed:,} B of {what}, {share} x M: does not fit{hint}")
-    return ["", *lines] if lines else []

@@ -14,7 +14,7 @@ from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
 from ..counting.count import counted_tiling
 from ..counting.published import published_line
-from ..counting.report import Report, unfit_lines
+from ..counting.report import Report
 from ..counting.result import Result
 from ..drawing.chart import Chart, size
 from ..drawing.chart_svg import WIDTH, chart_svg
@@ -123,7 +123,7 @@ def in_words(found: Report) -> str:
 
 def counts_table(found: Report) -> str:
     """The table of counts with its notes, as HTML."""
-    lines = [*published_line(found.published), *unfit_lines(found)]
+    lines = published_line(found.published)
     notes = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
     return rows_table(found.counts().grid().rows) + notes
 

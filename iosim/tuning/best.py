@@ -12,7 +12,6 @@ from ..counting.asked import asked, header
 from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns, problem_row
 from ..counting.notes import notes_on_mask, notes_on_tiles
-from ..counting.report import unfit_lines
 from ..counting.result import (
     ADDS,
     MORE_TILES,
@@ -122,7 +121,7 @@ class Best(Answer):
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else lines_on_dominated(self.dominated)
         tables: Pieces = [above, found, *hidden, "", *published, bounds_table(self.bounds)]
-        return [*lead_lines(self.kept), *tables, *unfit_lines(seen), "", *reason_lines(self.kept)]
+        return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]
 
     def of_whom(self) -> str:
         """The line above published tiles. On a GPU it says where their kernels keep S and O."""
