@@ -178,7 +178,7 @@ def write(found: Sequence[tuple[dict[str, object], Links]], target: Target) -> N
     if target.form != "html":
         answer_all(found, target.output)
         return
-    from ..pictures.links_page import links_page
+    from .page import links_page
 
     if len(found) > 1:
         raise InputError("-o", target.path or "a page", "one SRAM and one GPU for a page", "run it once for each")

@@ -15,7 +15,6 @@ WING = Wing(
         "footprint": "footprint:FOOTPRINT",
         "timeline": "timeline:TIMELINE",
         "race": "race:RACE",
-        "links": "links:LINKS",
     },
     page="gallery.md",
 )

@@ -11,11 +11,11 @@ from paths import ROOT
 
 import iosim as package
 from iosim.counting.count import count
+from iosim.distributed.page import links_page
 from iosim.drawing.colours import COLOURS, GREY, INK, OTHERS, TENSORS, contrast, ink_on
 from iosim.drawing.page import STYLE
 from iosim.drawing.svg import text_width
 from iosim.pictures.batch import batch_page
-from iosim.pictures.links_page import links_page
 from iosim.pictures.page import bars_svg
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")

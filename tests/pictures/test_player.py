@@ -2,14 +2,13 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html import unescape
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from paths import DOCS
+from played import BROWSER, browser, data
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
@@ -20,12 +19,6 @@ from iosim.schedules import SCHEDULES, find
 from iosim.tracing.event_file import count_events
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-BROWSER = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
-
-
-def data(text):
-    return json.loads(re.search(r'<script type="application/json" id="play">(.*?)</script>', text)[1])
 
 
 @pytest.mark.parametrize("mask", ["dense", "causal", "window:100"])
@@ -120,15 +113,6 @@ def test_where_nothing_fits_nothing_fits_in_the_example(iosim):
 def test_a_mask_has_the_same_form():
     p, _ = plays(count(N=1024, d=64, M="64KB", mask="causal&window:128"))
     assert (p.N, p.d, str(p.mask)) == (48, 8, "causal&window:6")
-
-
-def browser(page, state, width=1200, more=()):
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},1200",
-               "--virtual-time-budget=4000", "--enable-logging=stderr", *more, "--dump-dom", f"file://{page}#{state}"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    faults = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert not faults and 'data-ready="yes"' in done.stdout, faults
-    return done.stdout
 
 
 @BROWSER

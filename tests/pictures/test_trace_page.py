@@ -5,7 +5,7 @@ import re
 
 import pytest
 from paths import TESTS
-from test_player import BROWSER, browser, data
+from played import BROWSER, browser, data
 
 from iosim.pictures.player import MOST_EVENTS
 from iosim.pictures.trace_page import MOST_CELLS, cell, data_of, events_of

@@ -19,20 +19,20 @@ from ..answer import numbered
 from ..core.numeric import Numeric, slices
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.text_lines import box
-from ..distributed.answer import Links, answer_lines
-from ..distributed.counted import LinkResult, Machines, best_split
-from ..distributed.messages import Message, Messages
-from ..distributed.schedules import PASSES, Scheme, decodes
 from ..drawing.colours import ink_on, tensor_colours
 from ..drawing.page import document, rows_table, section
 from ..drawing.player import Played, section_of, small_mask
 from ..errors import InputError, IosimError
+from .answer import Links, answer_lines
+from .counted import LinkResult, Machines, best_split
+from .messages import Message, Messages
+from .schedules import PASSES, Scheme, decodes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.typing import Block, Event, Size, Tensor
-    from ..distributed.across import Across
+    from .across import Across
 
 
 Rectangle = tuple[int, int, int, int]

@@ -7,9 +7,6 @@ from typing import TYPE_CHECKING, cast
 from ..core.problem import Attention
 from ..counting.given import Given, counts
 from ..counting.sweep_axes import AxisValue, read_axis
-from ..distributed.answer import links
-from ..distributed.floors import floor_across
-from ..distributed.schedules import find_schemes, splits_of
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.chart import Chart, ChartLine
 from ..drawing.picture import Picture
@@ -17,6 +14,9 @@ from ..drawing.proven import FLOOR
 from ..drawing.sheet import Sheet
 from ..errors import InputError
 from ..units import parse_count
+from .answer import links
+from .floors import floor_across
+from .schedules import find_schemes, splits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

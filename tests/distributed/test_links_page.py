@@ -6,12 +6,12 @@ from collections import Counter
 from html import unescape
 
 import pytest
+from played import BROWSER, browser, data
 from spread import spread
-from test_player import BROWSER, browser, data
 
 import iosim
+from iosim.distributed.page import data_of, example
 from iosim.distributed.schedules import PASSES
-from iosim.pictures.links_page import data_of, example
 
 QUESTION = "--ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8"
 MASKS = ["dense", "causal"]
