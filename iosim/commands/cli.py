@@ -6,7 +6,7 @@ import atexit
 import errno
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -65,10 +65,6 @@ def module_of(command: str) -> str | None:
         return f"{__package__}.{command}"
     owners = (folder for folder, _, group in rows(lambda wing: wing.commands) if command in group)
     return next((f"iosim.{folder}.command_{command}" for folder in owners), None)
-
-
-GONE = {"play": "iosim report --open shows the page in a browser"}
-"""What to do instead of commands of earlier versions."""
 
 
 class Failure(click.ClickException):
@@ -182,7 +178,7 @@ class Commands(click.Group):
         flags = [text.partition("=")[0] for text in args[:place] if text.startswith("-")]
         others = [flag for flag in flags if flag not in OPTIONS]
         if place == len(args) and args and not args[0].startswith("-"):
-            raise misnamed(args[0])
+            raise misnamed(args)
         if others and place == len(args):
             hint = suggestion(others[0], OPTIONS) or "as in iosim count --N 8192 --d 128 --M 100KB"
             raise InputError("command", others[0], ", ".join(sorted(all_commands())), hint)
@@ -194,14 +190,19 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and not module_of(args[0]):
-            raise misnamed(args[0])
+            raise misnamed(args)
         return super().resolve_command(ctx, args)
 
 
-def misnamed(name: str) -> InputError:
-    """The fault of a command that does not exist."""
+def misnamed(args: Sequence[str]) -> IosimError:
+    """The fault of a line whose command does not exist: what asks the same today, or the commands that there are."""
+    from .old_words import OLD, said_now
+
+    name, *rest = args
+    if name in OLD:
+        return IosimError(f"iosim {name} is now: {said_now(name, rest)}")
     names = sorted(all_commands())
-    return InputError("command", name, ", ".join(names), GONE.get(name) or suggestion(name, names))
+    return InputError("command", name, ", ".join(names), suggestion(name, names))
 
 
 def blamed(error: Exception) -> Exception:
