@@ -1,7 +1,7 @@
 """docs/schema.json has the shape of every answer in JSON and CSV, and answers have the shape that it says.
 
 `python tests/house/test_schema.py` writes it: the shape of an object is that of all EXAMPLES together, and the type of a
-column is the one with which it is declared. The lines in OTHERS were not looked at for it.
+column is the one with which it is declared. The lines in OTHERS were not looked at for it. Both stand in tests/*/questions.txt.
 """
 
 import csv
@@ -22,163 +22,25 @@ from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
+from questions import has_rows, questions
 
 from iosim.answer import types_of
 from iosim.commands import answer as writing
 from iosim.commands.cli import all_commands, main
 from iosim.counting.columns import types_of_count
-from iosim.studies.judged_runs import TOLERANCE
+from iosim.files import FORMS
 from iosim.sweeps.questions import types_of_rows
 from iosim.tracing.event_file import EVENTS
 
-COMMANDS = all_commands()
-
 PAGE = ROOT / "docs" / "schema.json"
 SIZES = "--N 64 --d 8"
-NCU = ROOT / "tests" / "data"
-VERIFY = f"--N 2048 --d 64 --heads 132 --tiles 64x64 --dtype fp32 --from-ncu {NCU / 'ncu_generated.csv'}"
-PROFILE = f"torch-flash --N 4096 --d 64 --heads 32 --from-ncu {NCU / 'ncu_flash.csv'}"
-KERNELS = shlex.quote(str(ROOT / "tests" / "helpers" / "triton_kernels.py"))
-OF_ATTENTION = ("--grid 'cdiv(N, BM), H' --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D] --arg V=fp16[H,N,D] --arg O=fp16[H,N,D] "
-                "--arg scale=0.125 --arg N=256 --arg H=2 --const D=64 --const BM=64 --const BN=64")  # fmt: skip
-OF_ADD = "--grid 'cdiv(n, BLOCK)' --arg X=fp32[n] --arg Y=fp32[n] --arg Z=fp32[n] --arg n=1000 --const BLOCK=128"
 TRACES = ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2 --mask causal"]
-
-EXAMPLES = {
-    "count": [
-        f"{SIZES} --M 4KB",
-        f"{SIZES} --M 4KB --registers 4K --stages 2 --mask causal --lse --batch 2",
-        f"{SIZES} --dv 4 --tiles 16x16 --mask 'strided:5|window:3'",
-        f"{SIZES} --M 16B",
-        f"{SIZES} --M 64KB --schedule small-cache,paged-split-kv",
-        f"{SIZES} --M 4KB,8KB",
-        f"{SIZES} --hardware h100,t4",
-        "--N 64 --d 8 --M 4KB --tiles 8x8 --schedule flash2-bwd",
-    ],
-    "batch": [
-        "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal",
-        "--requests '2*1:40,9:30' --d 8 --heads 4 --kv-heads 2 --causal --M 4KB --detail --chunk 4",
-        "--requests 1:40 --d 8 --M 4KB,8KB --latent --dv 4 --mask strided:3",
-        "--requests 3:40 --d 8 --M 100 --tiles 64x64",
-    ],
-    "bounds": [f"{SIZES} --M 4KB", SIZES, f"{SIZES} --M 4KB --mask causal", f"{SIZES} --M 1KB,2KB"],
-    "tune": [
-        f"{SIZES} --M 4KB",
-        f"{SIZES} --M 16B",
-        f"{SIZES} --M 4KB,8KB",
-        f"{SIZES} --M 4KB --stages 2 --mask causal --least-blocks 2",
-    ],
-    "tune --curve": [SIZES, f"{SIZES} --M 1KB:4KB", f"{SIZES} --schedule split-kv --least-blocks 2"],
-    "tune --at-most": [
-        f"16KB {SIZES}",
-        f"1KB {SIZES}",
-        f"4KB {SIZES} --hardware t4",
-        f"8KB {SIZES} --schedule split-kv,small-cache",
-        f"5KB {SIZES} --schedule linear",
-    ],
-    "tune --x-floor": [
-        f"2 {SIZES}",
-        f"1.5 {SIZES} --hardware t4",
-        f"1.01 {SIZES} --schedule standard-tiled",
-        f"2 {SIZES} --schedule flash2",
-    ],
-    "check": [
-        "--N 8 --d 4 --tiles 4x4",
-        "--N 16 --d 4 --tiles 4x4 --schedule flash2 --dtype bf16 --lse",
-        "--N 8 --d 4 --dtype fp32",
-    ],
-    "mask": ["causal --N 64 --tiles 8x8", "'strided:5' --N 64 --tiles 8x8", "'window:9&causal' --N 64"],
-    "hardware": ["", "h100", "t4"],
-    "schedules": ["", "flash2"],
-    "memory": [SIZES, f"{SIZES} --grid --tiles 16x16", "--N 64,128 --d 8 --heads 2"],
-    "crossover": [
-        SIZES,
-        f"{SIZES} --schedule flash2,standard",
-        "--N 64 --d 4 --heads 2",
-        f"{SIZES} --registers 4K --stages 2",
-    ],
-    "cache": [
-        f"{SIZES} --tiles 8x8 --M 4KB",
-        f"{SIZES} --tiles 8x8 --M 4KB,8KB --schedule flash1,flash2",
-        f"{SIZES} --tiles 8x8 --M 4KB --curve",
-        f"{SIZES} --tiles 8x8 --M 4KB --granularity tile --policy lru",
-        f"--trace {NCU / 'kernel_events.csv'} --M 4KB",
-    ],
-    "roofline": [
-        "--N 512 --d 64 --hardware h100",
-        "--N 512 --d 64 --hardware h100,t4 --decode",
-        "--N 512 --d 64 --hardware t4 --tiles 64x64 --mask causal",
-        "--N 64 --d 8 --hardware t4 --M 16B",
-        "--N 64 --d 8 --hardware t4 --registers 4K --stages 2 --M 4KB --tiles 64x64",
-    ],
-    "training": ["--N 512 --d 64 --tiles 16x16", "--N 512 --d 64 --M 64KB --unfused dropout"],
-    "links": [
-        "--ranks 4 --N 64 --d 8 --heads 4 --hardware h100",
-        "--ranks 4 --N 64 --d 8 --mask causal",
-        "--nodes 2x2 --N 64 --d 8 --heads 4 --hardware h100 --mask causal",
-        "--ranks 4 --N 1 --Nk 64 --d 8 --heads 4",
-        "--ranks 4 --N 64 --d 8 --detail --schedule ring",
-        "--ranks 4 --N 64 --d 8 --heads 4 --pass step --M 32KB",
-    ],
-    "verify": [f"{VERIFY} --schedule flash1 --schedule flash2"],
-    "profile": [PROFILE],
-    "explain": [
-        f"{KERNELS} --kernel attention {OF_ATTENTION} --const CAUSAL=False --as attention --N 256 --d 64 --heads 2",
-        f"{KERNELS} --kernel attention {OF_ATTENTION} --const CAUSAL=True --target sm_80",
-        f"{KERNELS} --kernel add {OF_ADD}",
-        f"{KERNELS} --kernel add {OF_ADD} --no-resources",
-        f"{KERNELS} --kernel tuned --grid 4 --arg X=fp32[n] --arg Y=fp32[n] --arg n=1000 --tune",
-    ],
-}
-OTHERS = {
-    "count": [
-        "--N 100 --d 16 --M 51200el --dtype fp32 --heads 4 --kv-heads 2",
-        f"{SIZES} --Nk 32 --M 4KB --schedule split-kv --splits 2",
-    ],
-    "batch": ["--requests '1:400,64:300' --d 16 --heads 4 --kv-heads 2 --hardware t4 --detail"],
-    "bounds": ["--N 4096 --d 128 --M 100KB --heads 2 --mask window:64"],
-    "tune": ["--N 128 --d 16 --hardware t4 --schedule flash1,flash2"],
-    "tune --curve": ["--N 100 --d 16 --causal --least-blocks 3"],
-    "tune --at-most": ["64KB --N 100 --d 16 --causal"],
-    "tune --x-floor": ["1.25 --N 100 --d 16 --heads 2"],
-    "check": ["--N 12 --d 4 --mask causal --schedule flash1"],
-    "mask": ["'global:3' --N 33 --tiles 8x4"],
-    "hardware": ["a100-40gb"],
-    "schedules": ["flash1"],
-    "memory": ["--N 1024 --d 64 --heads 8"],
-    "crossover": ["--N 256 --d 32"],
-    "cache": ["--N 32 --d 8 --tiles 16x8 --M 1KB --schedule flash2 --policy belady"],
-    "roofline": ["--N 256 --d 32 --hardware a100-40gb"],
-    "training": ["--N 128 --d 32 --M 32KB --mask causal"],
-    "links": ["--ranks 8 --N 128 --d 8 --heads 8 --kv-heads 2 --M 32KB"],
-    "verify": [],
-    "profile": [],
-    "explain": [f"{KERNELS} --kernel softmax --grid 4 --arg X=fp16[9,40] --arg Y=fp16[9,40] --arg rows=9 --arg cols=40 "
-                "--arg stride=40 --const BLOCK=64"],
-}  # fmt: skip
+EXAMPLES, ROWS = (
+    {name: made for name, (made, _) in questions().items() if has_rows(name) is rows} for rows in (False, True)
+)
+OTHERS = {name: others for name, (_, others) in questions().items()}
 NEEDS = {"explain": "triton"}  # where it is missing, the page keeps what it has
-ROWS = {  # commands with rows only; JSON lines have the same keys as CSV
-    "sweep": [f"{SIZES} --M 4KB", f"{SIZES} --dv 4 --M 4KB --registers 4K --stages 1,2 --gqa repeat --tile-multiple 1,8",
-              "--N 64 --d 8 --hardware h100,t4 --schedule small-cache", f"{SIZES} --M 4KB --lse --keep-p --schedule paged",
-              f"{SIZES} --what tune --M 4KB --least-blocks 1,8 --schedule flash2",
-              f"{SIZES} --what tune --hardware h100 --by time --schedule flash2", f"{SIZES} --what tune --curve",
-              f"{SIZES} --what cache --tiles 8x8 --M 4KB --line 32 --policy lru --tensors Q;K",
-              f"{SIZES} --what cache --tiles 8x8 --M 4KB --granularity word",
-              f"{SIZES} --what links --ranks 2,4 --heads 4 --M 4KB --schedule ring", f"{SIZES} --what links --nodes 2x2 --detail",
-              f"{SIZES} --what links --nodes 2x2 --hardware h100 --link 1GB --network 1GB --memory 1GB --pass step",
-              f"--N 8 --d 4 --what check --dtype {','.join(TOLERANCE)} --seed 0:2:+2 --dropout 0.25 --schedule flash2",
-              f"{SIZES} --what roofline --hardware h100,t4 --decode"],
-    "trace": ["--N 8 --d 4 --tiles 4x4", "--N 8 --d 4 --tiles 4x4 --schedule flash1,flash2"],
-}  # fmt: skip
-OTHER_ROWS = {
-    "sweep": ["--N 64,128 --d 8 --tiles 8x8 --mask dense;causal", f"{SIZES} --what tune --M 64KB --stages 1,2",
-              "--N 32 --d 8 --what cache --M 2KB --tiles 8x8 --policy belady --schedule flash1,flash2"],
-    "trace": ["--N 16 --d 4 --tiles 8x8 --schedule standard"],
-}  # fmt: skip
 SWEEP = ("sweep", "--N", "64", "--d", "8", "--M", "4KB", "-o")
-WITHOUT = {  # commands without an answer in JSON or CSV that is made here
-    "gather": "rows of a sweep", "plot": "a picture", "report": "a page", "calibrate": "a GPU is measured",
-}  # fmt: skip
 MAPS = ("tensors", "distinct", "totals", "more_tiles", "options", "flops_per_second", "ridges", "not_predicted", "stored", "flops_by_kind",
         "constants", "steps", "loop_ratios", "first_seconds", "tensor_flops_per_second")  # fmt: skip
 
@@ -415,9 +277,10 @@ def page():
     return json.loads(PAGE.read_text())
 
 
-def test_every_command_has_a_schema_or_says_why_not():
-    commands = {name.split()[0] for name in (*EXAMPLES, *ROWS, *WITHOUT)}
-    assert commands == {*COMMANDS} and [*OTHERS, *OTHER_ROWS] == [*EXAMPLES, *ROWS]
+def test_every_command_is_asked_or_writes_no_rows():
+    """All but those that write pictures or pages, or measure a GPU, stand in some tests/*/questions.txt."""
+    missing = {*all_commands()} - {name.split()[0] for name in questions()}
+    assert all("json" not in FORMS.get(name, {"json": ()}) or "toml" in FORMS[name] for name in missing), missing
 
 
 @pytest.mark.long
@@ -460,7 +323,7 @@ def test_answers_have_the_shape_that_the_page_says(command, page):
 def test_rows_have_the_columns_that_the_page_says(command, page):
     from jsonschema import Draft202012Validator
 
-    for line in OTHER_ROWS[command]:
+    for line in OTHERS[command]:
         rows = rows_of(command, line)
         Draft202012Validator({**page, "$ref": f"#/$defs/{command}.csv"}).validate(rows)
         assert {*rows[0]} <= {*page["$defs"][f"{command}.csv"]["items"]["properties"]}
