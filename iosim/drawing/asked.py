@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from .picture import Picture
 
 USUAL = "traffic"
+GONE = {
+    "timeline": "ui.perfetto.dev shows the file of iosim trace -o trace.json as a timeline",
+    "footprint": "iosim report has the blocks in SRAM at its fullest",
+}
+"""What to do instead of pictures of earlier versions."""
 FLAGS = {"schedules": "--schedule"}
 EXAMPLES = {"mask": "causal", "N": "8192", "d": "128", "hardware": "h100"}
 
@@ -100,7 +105,7 @@ def places() -> dict[str, tuple[str, str]]:
 def kind_of(picture: str) -> PictureKind:
     """The kind of a picture. Raises InputError for a word that is none."""
     if picture not in places():
-        raise InputError("--picture", picture, ", ".join(places()), suggestion(picture, places()))
+        raise InputError("--picture", picture, ", ".join(places()), GONE.get(picture) or suggestion(picture, places()))
     return cast("PictureKind", found_in(*places()[picture]))
 
 

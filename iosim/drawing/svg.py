@@ -112,15 +112,3 @@ def stairs(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points of a line that keeps each value until the next x."""
     corners = [(after[0], point[1]) for point, after in pairwise(points)]
     return [one for pair in zip(points, [*corners, points[-1]], strict=True) for one in pair][: 2 * len(points) - 1]
-
-
-def legend(palette: dict[str, str], top: float) -> tuple[list[str], float]:
-    """(a coloured square for each block below `top`, the lower edge of the legend)."""
-    found, x, y = list[str](), 14.0, top + 6
-    for name, colour in palette.items():
-        if x + 40 + text_width(name) > SHEET_WIDTH - 14:
-            x, y = 14.0, y + 20
-        found.append(f'<rect x="{x:.1f}" y="{y}" width="12" height="12" fill="{colour}"/>')
-        found.append(label(x + 17, y + 11, name, "start", INK))
-        x += 34 + text_width(name)
-    return found, y + 14

@@ -49,7 +49,7 @@ class Columns(NamedTuple):
 @flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
 @text_option(
     "--picture",
-    "traffic, gap (to the floor, against every M), footprint and timeline (of SRAM), race (moves; SVG), "
+    "traffic, gap (to the floor, against every M), race (moves; SVG), "
     "roofline, time (least, and kept measurements), predicted (generated kernels by the model; all three with "
     "--hardware), links (words between GPUs, with --ranks) or mask.",
     default="traffic",
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 def command(
     rows: str | None, columns: Columns, picture: str, ranks: str | None, asked: Asked, path: str | None
 ) -> None:
-    """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, what is in SRAM, a roofline,
+    """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, a roofline,
     times, a mask.
 
     If --N or --M is an axis, it is the x axis of the picture. A schedule that does not fit has a dashed line. ROWS is a
@@ -76,8 +76,6 @@ def command(
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;
     iosim plot --picture gap --N 8192 --d 128 -o gap.svg;
     iosim plot --picture roofline --N 8192 --d 128 --heads 32 --hardware h100 -o roofline.svg;
-    iosim plot --picture footprint --N 8192 --d 128 --M 100KB -o footprint.svg;
-    iosim plot --picture timeline --N 64 --d 16 --M 4KB -o timeline.svg;
     iosim plot --picture race --N 64 --d 16 --tiles 16x16 -o race.svg;
     iosim plot --picture time --N 1024:8192:x2 --d 128 --heads 32 --hardware h100 -o time.svg;
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;

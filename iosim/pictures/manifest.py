@@ -12,8 +12,6 @@ WING = Wing(
         "traffic": "traffic:TRAFFIC",
         "gap": "tune_curve:GAP",
         "mask": "mask:MASK",
-        "footprint": "footprint:FOOTPRINT",
-        "timeline": "timeline:TIMELINE",
         "race": "race:RACE",
     },
     page="gallery.md",

@@ -26,7 +26,7 @@ from ..schedules import find
 from ..units import format_bytes
 from ..wings import offered
 from . import player
-from .footprint import fullest
+from .fullest import fullest
 from .mask import tile_map, tiles_svg
 
 RooflineSection = Callable[[Report, str | None, Sequence[str], str | None, Rule | None], str]

@@ -7,22 +7,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..core.machine import Machine
-from ..core.watchers import Trace
+from ..core.tiling import Rule, Tiling, tiles_text
+from ..core.watchers import Trace, Watcher
 from ..counting import asked as question
-from ..counting.count import rules_of
+from ..counting.count import choose_tiling, rules_of
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.colours import GREY, INK, tensor_colours
 from ..drawing.picture import Picture
 from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from ..errors import InputError
-from ..schedules import SCHEDULES, Schedule
+from ..schedules import SCHEDULES, Schedule, find_all, require
 from ..tracing.event_file import check_length, count_events
-from ..units import parse_bytes
-from .footprint import chosen, name_of, tiling_of
-from .timeline import Fullest
+from ..units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Event, Rule, Tiling
+    from ..core.typing import Attention, Block, Event, Size
     from ..tables import Row
 
 MOST_SCHEDULES, MOST_EVENTS, MOST_TILES = 2, 5000, 16
@@ -99,8 +98,6 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule
     if p.instances != 1:
         raise InputError("--heads, --batch", p.instances, "1 in all: every head moves the same tiles")
     found = chosen(schedules, [SCHEDULES[name] for name in ("standard-tiled", "flash2")], p)
-    if len(found) > MOST_SCHEDULES:
-        raise InputError("--schedule", f"{len(found)} schedules", f"at most {MOST_SCHEDULES}")
     rules = [rules_of(schedule, rule, p)[-1] for schedule in found]
     sizes = [tiling_of(schedule, rule, p, M_bytes, multiple) for schedule, rule in zip(found, rules, strict=True)]
     grid = (-(-p.N // min(t.rows_q for t in sizes)), -(-p.Nk // min(t.rows_k for t in sizes)))
@@ -108,6 +105,34 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule
         raise InputError("--tiles", f"{grid[0]} x {grid[1]} tiles", f"at most {MOST_TILES} a side", "try larger tiles")
     runners = [runner(p, *one, sizes[0]) for one in zip(found, rules, sizes, strict=True)]
     return Race(f"Words moved, tile by tile: {question.asked(p)}", runners, grid)
+
+
+def chosen(names: Sequence[str], usual: Sequence[Schedule], p: Attention) -> list[Schedule]:
+    """The named schedules, or the usual ones. Raises InputError for too many."""
+    found = list(find_all(names) or usual)
+    if len(found) > MOST_SCHEDULES:
+        raise InputError("--schedule", f"{len(found)} schedules", f"at most {MOST_SCHEDULES}")
+    for schedule in found:
+        require(schedule, p)
+    return found
+
+
+def tiling_of(schedule: Schedule, rule: Rule, p: Attention, M_bytes: int | None, multiple: int) -> Tiling:
+    """The tiles of a schedule. Raises InputError if they need M and it is not given, or if none fits."""
+    if M_bytes is None and rule in ("paper", "best"):
+        raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
+    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple)
+    if tiling is None:
+        raise InputError("--M", format_bytes(M_bytes or 0), f"an SRAM in which {schedule.name} fits", "or give --tiles")
+    return tiling
+
+
+def name_of(schedule: Schedule, rule: Rule, t: Tiling) -> str:
+    """A schedule with its tiles: `flash1 paper 100x100`."""
+    if rule == "ideal":
+        return schedule.name
+    sizes = "" if isinstance(rule, Tiling) else f" {t.rows_q}x{t.rows_k}"
+    return f"{schedule.name} {tiles_text(rule)}{sizes}"
 
 
 def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: Tiling) -> Runner:
@@ -124,11 +149,7 @@ def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: 
             for cell in touched(event, cells):
                 add((loads if event["event"] == "load" else stores).setdefault(cell, []), (moved, moved + words))
             moved += words
-    kept = fullest.run(schedule.name)
-    spans = {
-        name: [(kept.x[k], kept.x[k + 1]) for k, now in enumerate(words) if now] for name, words in kept.words.items()
-    }
-    return Runner(name_of(schedule, rule, tiling), moved, loads, stores, {name: joined(x) for name, x in spans.items()})
+    return Runner(name_of(schedule, rule, tiling), moved, loads, stores, fullest.resident())
 
 
 def touched(event: Event, cells: Tiling) -> list[tuple[str, int, int]]:
@@ -149,12 +170,49 @@ def add(spans: list[Span], span: Span) -> None:
         spans.append(span)
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
-    """The spans, with adjacent ones joined."""
-    found: list[Span] = []
-    for span in spans:
-        add(found, span)
-    return found
+Moment = tuple[int, dict[str, int]]
+"""(words moved before, words in SRAM by block)."""
+
+
+class Fullest(Watcher):
+    """Records SRAM at its fullest between the start of each load or store and the start of the next one."""
+
+    def __init__(self) -> None:
+        self.now: dict[str, int] = {}
+        self.moved = 0
+        self.kept: list[Moment] = []
+        self._before: tuple[Block, Moment] | None = None  # the last new block, and the last moment without it
+
+    def allocate(self, block: Block) -> None:
+        self._before = (block, self.kept[-1]) if self.kept else None
+        self.now[block.name] = self.now.get(block.name, 0) + int(block.words)
+        if self.kept and sum(self.now.values()) > sum(self.kept[-1][1].values()):
+            self.kept[-1] = (self.kept[-1][0], dict(self.now))
+
+    def free(self, block: Block) -> None:
+        self.now[block.name] -= int(block.words)
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        if self._before is not None and self._before[0] is block:  # this load made the block
+            self.kept[-1] = self._before[1]
+        if words:
+            self.kept.append((self.moved, dict(self.now)))
+            self.moved += int(words)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._before = None
+        self.load(block, tensor, words)
+
+    def resident(self) -> dict[str, list[Span]]:
+        """The spans in which each block is in SRAM."""
+        found: dict[str, list[Span]] = {}
+        ends = [*(start for start, _ in self.kept[1:]), self.moved]
+        for (start, now), end in zip(self.kept, ends, strict=True):
+            for name, words in now.items():
+                spans = found.setdefault(name, [])
+                if words:
+                    add(spans, (start, end))
+        return found
 
 
 class Styles:

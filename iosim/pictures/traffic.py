@@ -240,7 +240,7 @@ def sweep_of(
         raise InputError("--N, --M", f"{axes['N']} and {axes['M']}", "several values of one of them", example)
     if not many:
         if axes.get("M") is not None:
-            hint = "or several --N, as --N 1024,2048; --picture footprint draws one M"
+            hint = "or several --N, as --N 1024,2048"
             raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", hint)
         axes["M"] = octaves(axes, around)
     try:

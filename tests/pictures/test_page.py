@@ -144,7 +144,7 @@ def test_sram_by_block_adds_up_to_the_footprint(page):
 
 def test_the_fullest_moment_is_not_the_last():
     from iosim import Attention, Folded, Tiling
-    from iosim.pictures.footprint import Residents
+    from iosim.pictures.fullest import Residents
 
     def text(chip, p, t):
         q, l = chip.load("Q"), chip.load("l")

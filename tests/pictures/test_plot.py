@@ -310,9 +310,8 @@ def drawn(picture, **options):
 
 ADVICE = {  # a line that is refused, a part of the message, and the line that the message says to write
     "traffic at one M": (
-        drawn("traffic", M="4KB"), "several values, as 16KB:1MB:x2, or none; or several --N, as --N 1024,2048;",
-        [drawn("traffic", M="16KB:1MB:x2"), drawn("traffic"), drawn("traffic", N="1024,2048", M="4KB"),
-         drawn("footprint", M="4KB")]),
+        drawn("traffic", M="4KB"), "several values, as 16KB:1MB:x2, or none; or several --N, as --N 1024,2048",
+        [drawn("traffic", M="16KB:1MB:x2"), drawn("traffic"), drawn("traffic", N="1024,2048", M="4KB")]),
     "traffic against both": (
         drawn("traffic", N="64,128", M="1KB:4KB:x2"), "as --N 64,128 --M 1KB, or --N 64 --M 1KB:4KB:x2",
         [drawn("traffic", N="64,128", M="1KB"), drawn("traffic", M="1KB:4KB:x2")]),
@@ -341,10 +340,10 @@ ADVICE = {  # a line that is refused, a part of the message, and the line that t
     "a roofline of nothing": (
         drawn("roofline", N=None, d=None), "as --N 8192 --d 128 --hardware h100",
         [drawn("roofline", N=8192, d=128, hardware="h100", schedule="flash2", tiles="128x64")]),
-    "SRAM over M": (drawn("footprint", M="1KB:4KB:x2"), "as --M 1KB;", [drawn("footprint", M="1KB")]),
+    "SRAM over M": (drawn("race", M="1KB:4KB:x2"), "as --M 1KB;", [drawn("race", M="4KB", N=64, d=16)]),
     "SRAM without M": (
-        drawn("footprint"), "Br x Bc as in 64x64; or give --M",
-        [drawn("footprint", tiles="64x64"), drawn("footprint", M="4KB")]),
+        drawn("race"), "Br x Bc as in 64x64; or give --M",
+        [drawn("race", tiles="64x64"), drawn("race", M="4KB", N=64, d=16)]),
     "one predicted N": (
         drawn("predicted", N=256, d=64, hardware="h100", tiles="64x64"), "found '256'; allowed: 2 to 16 values, as 1024:8192:x2",
         [drawn("predicted", N="256:512:x2", d=64, hardware="h100", tiles="64x64", schedule="flash2")]),
