@@ -319,10 +319,10 @@ class Command(click.Command):
     def lists(self, ctx: click.Context) -> list[InputError]:
         """A fault for each option that has several values where this command takes one."""
         from ..counting.given import several
-        from ..sweeps.questions import QUESTIONS
+        from ..points import places
 
         name = str(ctx.info_name)
-        sweep = {"count": "iosim sweep", **{what: f"iosim sweep --what {what}" for what in QUESTIONS}}
+        sweep = {"count": "iosim sweep", **{what: f"iosim sweep --what {what}" for what in places()}}
         hint = f"{sweep[name]} takes several" if name in sweep else f"run iosim {name} once for each"
         texts = ((option, ctx.params.get(str(option.name))) for option in self.options_of(ctx))
         one = {TILES: "one value, as 128x64 (query rows first)"}

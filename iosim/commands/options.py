@@ -204,9 +204,9 @@ def flag_option(
 
 def own_option(name: str, text: str, heading: str = OWN) -> Decorator:
     """An option that `count` lacks, with the help of a command. With a heading of --what it has no default."""
-    from ..sweeps.own_options import OWN as OWN_ROWS
+    from ..points import own_option as option_of
 
-    row = OWN_ROWS[name].option
+    row = option_of(name)
     if row.kind is FLAG:
         return flag_option(row.flag, text, heading)
     default = None if heading == OF_WHAT or row.default is None else str(row.default)

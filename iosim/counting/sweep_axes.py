@@ -16,7 +16,7 @@ from ..core.problem import DENSE, USUAL, Attention
 from ..core.tiling import Rule, Tiling, read_tiles
 from ..errors import InputError, suggestion
 from ..masks import parse_mask
-from ..options import FLAG, Option, flag_of
+from ..options import FLAG, SIZE, Option, flag_of
 from ..reading import Unreadable, read_toml
 from ..schedules import Schedule, find, find_all
 from ..units import dtype_bytes, parse_axis, parse_bytes, parse_count, type_name
@@ -180,12 +180,12 @@ def types(values: dict[str, AxisValue], name: str) -> list[str]:
     return list(dict.fromkeys(type_name(text, flag_of(name)) for text in split(values.get(name))))
 
 
-def split(value: AxisValue) -> list[str]:
+def split(value: AxisValue, between: str = ",") -> list[str]:
     """The parts of `a,b`, or of a list of such strings, without repetitions."""
     if value is None:
         return []
     values = [value] if isinstance(value, str | int | float) else list(cast("Sequence[object]", value))
-    return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(",")))
+    return list(dict.fromkeys(part.strip() for v in values for part in str(v).split(between)))
 
 
 def schedule_names(value: AxisValue) -> list[str]:
@@ -235,6 +235,20 @@ def option_axis(option: Option, value: AxisValue) -> Sequence[object]:
         found = read_axis(value, option.flag, lambda text: option.kind.number(text, option.flag))
         return [option.default] if found is None else found
     return split(value)
+
+
+def own_axis(option: Option, value: AxisValue) -> Sequence[object]:
+    """The values of an option that a question of --what has and `count` lacks. Sizes in words are not allowed, because
+    a word differs from point to point."""
+    if option.kind is FLAG and value is not True:
+        raise InputError(option.flag, value, "true or false")
+    if option.kind is SIZE and any("el" in part.lower() for part in split(value)):
+        raise InputError(option.flag, value, "bytes as 64 or 1KB in a sweep")
+    if option.kind is FLAG:
+        return [True]
+    if option.kind.ranges:
+        return option_axis(option, value)
+    return [option.read(part) for part in split(value, option.kind.between)]
 
 
 def read_masks(value: AxisValue) -> list[Mask]:

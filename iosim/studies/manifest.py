@@ -31,6 +31,11 @@ WING = Wing(
         "time": "roofline_picture:TIME",
         "predicted": "roofline_picture:TIME",
     },
-    offers={"roofline_section": "roofline_picture:roofline_section"},
+    points={"cache": "points:CACHE", "check": "points:CHECK", "roofline": "points:ROOFLINE"},
+    offers={
+        "roofline_section": "roofline_picture:roofline_section",
+        "fastest": "fastest:fastest",
+        "columns of fastest": "fastest:TILES",
+    },
     page="roofline.md",
 )

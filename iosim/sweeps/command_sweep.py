@@ -37,11 +37,13 @@ from ..commands.options import (
 from ..counting.given import Given, memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
+from ..points import COUNT as COUNTED
+from ..points import askers, known, names_schedules
+from ..points import own_options as every_own
 from ..progress import Meter
 from ..units import parse_count
 from .folder import About, Share, parse_share
-from .own_options import COUNT as COUNTED
-from .own_options import OTHER_SCHEDULES, OWN, asking
+from .questions import asking
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
@@ -50,8 +52,11 @@ if TYPE_CHECKING:
 
 
 MANIFEST = "_manifest.json"
-OWN_AXES = tuple(name for name, own in OWN.items() if own.option.axis)
-own_options = options(*(own_option(name, own.help, heading=OF_WHAT) for name, own in OWN.items()))
+OWN = every_own()
+OWN_AXES = tuple(name for name, option in OWN.items() if option.axis)
+own_options = options(
+    *(own_option(name, f"{', '.join(askers(name))}: {option.help}", OF_WHAT) for name, option in OWN.items())
+)
 NEEDS = (
     Need("N", ("config",)),
     Need("d", ("config",)),
@@ -73,9 +78,7 @@ class Question(NamedTuple):
     @property
     def command(self) -> str:
         """The command that is asked at each point."""
-        from .questions import known_question
-
-        return known_question(self.what or COUNTED)
+        return known(self.what or COUNTED)
 
     def plan(self, given: Given) -> Sweep:
         """The grid. Raises InputError for axes and options that do not go together."""
@@ -192,7 +195,7 @@ def command(
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
-    say([*plan.notes, *(() if question.command in OTHER_SCHEDULES else notes_on_schedules(plan))])
+    say([*plan.notes, *(() if names_schedules(question.command) else notes_on_schedules(plan))])
     from .identity import inputs_of
     from .parts import Work
     from .run import executor_of

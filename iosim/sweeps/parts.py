@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, Type
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
 from ..files import written_whole
+from ..points import COUNT, names_schedules
 from .identity import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
-from .own_options import COUNT, OTHER_SCHEDULES
 from .place import Place, file_digest
 from .questions import Asked
 from .row_text import CSV, JSON, Lines, Out, Rows, header, lines, write_lines, write_parquet
@@ -143,7 +143,7 @@ class Work:
             "options": axis_text([dict(point) for point in plan.options]),
             **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,
-            "schedule": [] if self.what in OTHER_SCHEDULES else [[s.name for s, _ in plan.runs(m)] for m in plan.masks],
+            "schedule": [] if names_schedules(self.what) else [[s.name for s, _ in plan.runs(m)] for m in plan.masks],
             "tiles": [tiles_text(rule) for rule in plan.tiles],
             "columns": list(self.chunks.shown),
             **self.inputs.describe(),

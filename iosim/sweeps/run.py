@@ -11,13 +11,13 @@ from ..counting.names import takes_options
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
 from ..files import room_beside
+from ..points import COUNT, known, own_options
 from ..units import MOST_POINTS, parse_count
 from .executors import Executor, Processes, Serial, begin_fork_server, results
 from .folder import WHOLE, About, Share, opened
 from .identity import inputs_of
-from .own_options import COUNT, OWN, asking
 from .parts import FORMS, Job, Parts, PutLines, Work, WritePart, Written, make_chunks, make_pieces, write
-from .questions import known_question
+from .questions import asking
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,7 +77,7 @@ def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int
 IN_A_SCRIPT = "in a script, jobs must stand under if __name__ == '__main__'"
 
 
-@takes_options(*AXES, *OWN)
+@takes_options(*AXES, *own_options())
 def sweep(
     schedules: AxisValue = (),
     tiles: AxisValue = None,
@@ -106,10 +106,10 @@ def sweep(
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
-    own = {name: values.pop(name) for name in OWN if name in values}
+    own = {name: values.pop(name) for name in own_options() if name in values}
     own["schedules"] = schedules
     axes = {"M": M, "hardware": hardware, **{name: values.pop(name) for name in AXES if name in values}}
-    asked = asking(known_question(what), own)
+    asked = asking(known(what), own)
     plan = build(axes, own.pop("schedules", ()), tiles, tile_multiple, (), asked, paper_model, **values)
     if plan.points > MOST_POINTS:
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")

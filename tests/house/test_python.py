@@ -17,7 +17,7 @@ from iosim.answer import Answer
 from iosim.core.options import option_names
 from iosim.core.problem import USUAL
 from iosim.counting.sweep_axes import AXES
-from iosim.sweeps.own_options import OWN
+from iosim.points import own_options
 
 PAGE = (ROOT / "docs" / "python.md").read_text()
 FUNCTIONS = [
@@ -79,7 +79,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
     options = {option.name for option in main.get_command(None, name).params} - NOT_IN_PYTHON
     taken = {
         *parameters,
-        *(OWN if name == "sweep" else ()),
+        *(own_options() if name == "sweep" else ()),
     }  # which takes those of the command that it asks as **values
     assert {PYTHON_NAMES.get(option, option) for option in options} - SPECIAL.get(name, set()) <= taken
 
@@ -318,7 +318,7 @@ def own_parameters(name):
 TAKE_OPTIONS = {
     name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "crossover", "trace", "batch", "replay", "plot"]
 }
-ELSEWHERE = {"sweep": (*AXES, *OWN), "plot": AXES}
+ELSEWHERE = {"sweep": (*AXES, *own_options()), "plot": AXES}
 
 
 @pytest.mark.parametrize("name", TAKE_OPTIONS)

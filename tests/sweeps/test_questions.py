@@ -12,9 +12,10 @@ from iosim.commands.cli import main
 from iosim.commands.options import OF_WHAT, Option
 from iosim.counting.sweep_axes import build
 from iosim.errors import InternalError
+from iosim.points import Question, own_options, places
+from iosim.sweeps import questions
 from iosim.sweeps.command_sweep import OWN_AXES
-from iosim.sweeps.own_options import OWN
-from iosim.sweeps.questions import QUESTIONS, Asked, types_of_rows
+from iosim.sweeps.questions import Asked, types_of_rows
 
 AXES = {
     "tune": {"--N": (32,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--M": ("2KB", "4KB"), "--stages": (1, 2),
@@ -81,7 +82,7 @@ def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
     assert not found and result.stdout.count("\n") > 1
 
 
-@pytest.mark.parametrize("what", QUESTIONS)
+@pytest.mark.parametrize("what", places())
 def test_every_option_of_the_command_is_one_of_the_sweep(what):
     """One with a value is an axis."""
     mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
@@ -97,10 +98,12 @@ def test_every_option_of_the_command_is_one_of_the_sweep(what):
             assert option.name in options
             assert option.is_flag or option.name in (*mine.axes, "schedules", "path"), option.name
     own = {name for name, option in options.items() if option.heading == OF_WHAT}
-    assert own == {*OWN} and {name for name in own if not options[name].is_flag} == {*OWN_AXES} <= {*mine.axes}
+    assert own == {*own_options()} and {name for name in own if not options[name].is_flag} == {*OWN_AXES} <= {
+        *mine.axes
+    }
 
 
-@pytest.fixture(params=QUESTIONS)
+@pytest.fixture(params=places())
 def small(request):
     """A sweep of some points."""
     return (
@@ -200,7 +203,12 @@ def test_the_number_of_points_is_known_before(iosim):
 
 def test_a_column_that_comes_later_is_no_silent_loss(monkeypatch):
     plan = build({"N": "64,128", "d": 8, "M": "4KB"}, "flash2")
-    monkeypatch.setitem(QUESTIONS, "tune", lambda p: [{"total": 1, **({"more": 1} if p.fields["N"] == 128 else {})}])
+    monkeypatch.setitem(places(), "tune", ("", ""))
+    monkeypatch.setattr(
+        questions,
+        "question",
+        lambda what: Question(lambda p: [{"total": 1, **({"more": 1} if p.fields["N"] == 128 else {})}], tuple),
+    )
     with pytest.raises(InternalError, match="more"):
         asked = Asked(plan, "tune")
         [asked[number] for number in range(len(asked))]

@@ -1,0 +1,105 @@
+"""`cache`, `check` and `roofline` at each point of a sweep."""
+
+from __future__ import annotations
+
+from typing import Never
+
+from ..answer import Column, Columns, Rows, types_of
+from ..errors import InputError
+from ..options import FLAG, LISTS, SEED, SIZE, Kind, Option, one_of
+from ..points import Point, Question
+from ..tracing import GRANULARITIES, POLICIES
+from ..tuning.points import CURVE, PREDICT
+
+
+def rows_of_cache(p: Point) -> Rows:
+    from ..tracing.cache_answer import cache
+
+    found = (
+        (s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, tile_multiple=p.tile_multiple, **p.fields, **p.own))
+        for s in p.schedules or ("flash1",)
+    )
+    return [{"schedule": name, **row} for name, answer in found for row in answer.to_rows()]
+
+
+def columns_of_cache() -> Columns[Never]:
+    from ..tracing.cache_answer import RESULTS
+
+    return (Column("schedule", "string"), *RESULTS)
+
+
+CACHE = Question(
+    rows_of_cache,
+    columns_of_cache,
+    own=(
+        CURVE,
+        Option("granularity", Kind(one_of(*GRANULARITIES)), "line (default), word or tile.", "line"),
+        Option("line", SIZE, "bytes of a line (default: 64).", metavar="SIZE"),
+        Option("policy", Kind(one_of(*POLICIES)), "lru, belady or both (default).", "both", metavar="NAME"),
+        Option("tensors", LISTS, "only these, as Q,K; semicolons separate lists.", metavar="NAMES"),
+    ),
+    decides=("curve",),
+)
+
+
+def rows_of_check(p: Point) -> Rows:
+    from .check import check
+
+    return check(tiles=p.tiles, schedules=p.schedules, **p.fields, **p.own).to_rows()
+
+
+def columns_of_check() -> Columns[Never]:
+    from .judged_runs import TOLERANCE, check_columns
+
+    return [column for dtype in TOLERANCE for column in check_columns(dtype)]
+
+
+def read_chance(value: str | int, option: str) -> float | None:
+    """The probability of dropout that a text stands for."""
+    from ..masks.dropout import parse_dropout
+
+    found = parse_dropout(str(value), "0")
+    return found.probability if found else None
+
+
+CHECK = Question(
+    rows_of_check,
+    columns_of_check,
+    own=(
+        Option("seed", SEED, "seed of random inputs (default: 0).", "0", metavar="COUNT"),
+        Option("dropout", Kind(read_chance, "number"), "probability that an element of P is dropped.", metavar="P"),
+    ),
+)
+
+
+def rows_of_roofline(p: Point) -> Rows:
+    from .roofline import roofline
+
+    if p.hardware is None:
+        raise InputError("--hardware", "nothing", "a preset, with --what roofline")
+    return roofline(
+        hardware=p.hardware,
+        paper_model=p.paper_model,
+        M=p.M_bytes,
+        schedules=p.schedules,
+        tiles=p.tiles,
+        tile_multiple=p.tile_multiple,
+        **p.fields,
+        **p.own,
+    ).to_rows()
+
+
+def columns_of_roofline() -> Columns[Never]:
+    from .roofline import LAUNCH
+
+    return LAUNCH
+
+
+ROOFLINE = Question(
+    rows_of_roofline,
+    columns_of_roofline,
+    own=(PREDICT, Option("decode", FLAG, "add rows for one query.", False)),
+    decides=("predict", "decode"),
+    later=lambda: types_of(columns_of_roofline()),
+    every_M=True,
+)
