@@ -10,8 +10,9 @@ import shlex
 import click
 import pytest
 
-from iosim.commands.cli import all_commands, main
+from iosim.commands.cli import main
 from iosim.commands.command import HEADINGS, NAMED, OUTPUTS, Command
+from iosim.commands.listed import all_commands
 
 COMMANDS = all_commands()
 

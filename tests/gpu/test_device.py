@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from paths import DATA
 
-from iosim.commands.cli import all_commands
+from iosim.commands.listed import all_commands
 from iosim.gpu import device
 
 COMMANDS = all_commands()

@@ -13,7 +13,8 @@ import pytest
 from paths import ROOT
 from sessions import sessions
 
-from iosim.commands.cli import all_commands, main
+from iosim.commands.cli import main
+from iosim.commands.listed import all_commands
 
 COMMANDS = all_commands()
 

@@ -9,7 +9,8 @@ import pytest
 from click.testing import CliRunner
 from paths import TESTS
 
-from iosim.commands.cli import all_commands, main
+from iosim.commands.cli import main
+from iosim.commands.listed import all_commands
 
 COMMANDS = all_commands()
 

@@ -26,7 +26,8 @@ from questions import has_rows, questions
 
 from iosim.answer import types_of
 from iosim.commands import answer as writing
-from iosim.commands.cli import all_commands, main
+from iosim.commands.cli import main
+from iosim.commands.listed import all_commands
 from iosim.counting.columns import types_of_count
 from iosim.files import FORMS
 from iosim.sweeps.questions import types_of_rows
