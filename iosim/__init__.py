@@ -10,7 +10,7 @@ Start reading at core/machine.py. Names are loaded when they are first used, so 
 from .version import __version__ as __version__
 
 _WHERE = {
-    "help": "questions",
+    "help": "commands.questions",
     "count": "counting.count",
     "tune": "tuning.least",
     "curve": "tuning.least",

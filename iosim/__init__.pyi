@@ -3,6 +3,7 @@
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
+from .commands.questions import help as help
 from .core.folded import Folded as Folded
 from .core.machine import Machine as Machine
 from .core.numeric import Numeric as Numeric

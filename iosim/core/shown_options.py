@@ -11,6 +11,13 @@ from .options import OF_EVERY_PROBLEM
 
 PYTHON_TYPES = {kind: name for name, kind in PLAIN.items()}
 
+NAMES_OF_THE_COMMAND_LINE = {
+    "causal": (False, "bool", "mask"),
+    "schedule": ((), "SchedulesAsked", "schedules"),
+    "registers": (None, "int | str", "register_bytes"),
+}
+"""{name of an option on the command line: (its default, its type, its other name in Python)}."""
+
 
 def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explicit-any]  # any function
     """Replace the `**options` in a function's signature with every option of a problem, for `help` and notebooks."""
@@ -29,5 +36,10 @@ def spelled_out(function: Callable[..., object]) -> None:  # type: ignore[explic
         )
         for option in (*OF_EVERY_PROBLEM.values(), *all_declared())
         if option.name not in taken
+    ]
+    options += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (default, kind, full) in NAMES_OF_THE_COMMAND_LINE.items()
+        if name not in taken and full in {*taken, *(option.name for option in options)}
     ]
     function.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache, wraps
 from inspect import signature
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..core.options import OF_EVERY_PROBLEM, find_option, option_names
 from ..core.problem import USUAL
 from ..errors import InputError, did_you_mean, suggestion
+from ..units import parse_registers
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -22,7 +23,8 @@ def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Call
     """A decorator for functions that take options of a problem as keywords.
 
     They raise InputError for a keyword that is neither such an option, nor a parameter of theirs, nor one of `others`.
-    They take `causal=True` for `mask="causal"`, and raise InputError if another mask stands beside it.
+    They take the names of the command line too: `causal=True` for `mask="causal"`, `schedule` for `schedules`, and
+    `registers="64K"` for the same in bytes. They raise InputError if both names are given.
     """
 
     def named(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
@@ -31,17 +33,36 @@ def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Call
 
         @wraps(function)
         def checked(*values: Parameters.args, **given: Parameters.kwargs) -> Answer:
-            if given.pop("causal", False):
-                if str(given.get("mask", "causal")) != "causal":
-                    hint = "join them as mask='causal&...'"
-                    raise InputError("causal=True", f"mask={str(given['mask'])!r} as well", "one of the two", hint)
-                given["mask"] = "causal"
+            in_full(given, own, several=bool(others))
             check_names(f"{function.__name__}: keyword", given, known)
             return function(*values, **given)
 
         return checked
 
     return named
+
+
+SHORT = {"schedule": "schedules", "registers": "register_bytes"}
+"""{name on the command line: name in Python}."""
+
+
+def in_full(given: dict[str, Any], own: Collection[str], several: bool) -> None:  # type: ignore[explicit-any]
+    """Write the options that have the names of the command line under those of Python. `own` are the parameters of the
+    function; `several` says that an option may be an axis."""
+    if given.pop("causal", False):
+        if str(given.get("mask", "causal")) != "causal":
+            hint = "join them as mask='causal&...'"
+            raise InputError("causal=True", f"mask={str(given['mask'])!r} as well", "one of the two", hint)
+        given["mask"] = "causal"
+    for short, full in SHORT.items():
+        if short in given and short not in own and (full in own or full in USUAL):
+            if full in given:
+                raise InputError(short, f"{full} as well", "one of the two")
+            given[full] = given.pop(short)
+            if short == "registers":
+                value = given[full]
+                texts = [str(one) for one in value] if isinstance(value, list | tuple | range) else [str(value)]
+                given[full] = ",".join(texts) if several else parse_registers(texts[0], "registers")
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
@@ -52,7 +73,7 @@ def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> No
             raise InputError(where, name, "the names of iosim's options", did_you_mean([meant]))
     for name in given:
         if name not in others and name not in USUAL and find_option(name) is None:
-            known = list(dict.fromkeys([*others, "causal", *USUAL, *option_names()]))
+            known = list(dict.fromkeys([*others, "causal", *SHORT, *USUAL, *option_names()]))
             meant = FUNCTIONS.get(name)
             raise InputError(where, name, ", ".join(known), did_you_mean([meant]) if meant else suggestion(name, known))
 

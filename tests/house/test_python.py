@@ -315,9 +315,7 @@ def own_parameters(name):
     return {one.name: one.default is one.empty for one in found if one.kind is not one.VAR_KEYWORD}
 
 
-TAKE_OPTIONS = {
-    name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "crossover", "trace", "batch", "replay", "plot"]
-}
+TAKE_OPTIONS = {name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "crossover", "trace", "batch", "plot"]}
 ELSEWHERE = {"sweep": (*AXES, *own_options()), "plot": AXES}
 
 
@@ -325,7 +323,8 @@ ELSEWHERE = {"sweep": (*AXES, *own_options()), "plot": AXES}
 def test_a_keyword_of_another_function_is_an_input_error(name):
     own = TAKE_OPTIONS[name]
     taken = {*own, *USUAL, *option_names(), *ELSEWHERE.get(name, ())}
-    others = {other for each in TAKE_OPTIONS.values() for other in each} - taken
+    short = {"schedule"} if "schedules" in own else set()
+    others = {other for each in TAKE_OPTIONS.values() for other in each} - taken - short
     assert len(others) > 12
     for other in others:
         with pytest.raises(iosim.InputError, match=f"{name}: keyword: found {other!r};.* {list(own)[-1]},"):
@@ -347,3 +346,32 @@ def test_every_length_of_memory_is_counted_alone():
             dict(iosim.memory(N, 64, heads=6, kv_heads=3, acc_dtype="fp32")[0]) for N in chosen
         ]
     assert rows[-1]["S_bytes"] == 6 * 2**80 * 2
+
+
+def test_the_names_of_the_command_line_are_known_too():
+    """`schedule`, `registers` and `causal` stand in every signature that has their longer names, and mean the same."""
+    asked = {"N": 64, "d": 8, "M": "4KB"}
+    short = iosim.count(**asked, schedule="flash2", registers="4K", causal=True).to_dict()
+    assert short == iosim.count(**asked, schedules="flash2", register_bytes=16384, mask="causal").to_dict()
+    swept = iosim.sweep(**asked, schedule="flash2", registers="0,4K")
+    assert swept.equals(iosim.sweep(**asked, schedules="flash2", register_bytes="0,4K"))
+    for name in TAKE_A_MASK:
+        parameters = inspect.signature(getattr(iosim, name)).parameters
+        assert "causal" in parameters and ("schedules" in parameters) <= ("schedule" in parameters), name
+        assert ("register_bytes" in parameters) == ("registers" in parameters), name
+    with pytest.raises(iosim.InputError, match="schedule: found 'schedules as well'"):
+        iosim.count(**asked, schedule="flash1", schedules="flash2")
+
+
+def test_help_shows_every_question(capsys):
+    """Each function that has a command, with the line of `iosim --help`; then the help of one."""
+    from iosim.commands.listed import all_commands
+
+    iosim.help()
+    shown = capsys.readouterr().out
+    functions = [name for name in all_commands() if callable(getattr(iosim, name, None))]
+    assert all(f"iosim.{name} " in shown and all_commands()[name] in shown for name in functions)
+    iosim.help("count")
+    assert inspect.getdoc(iosim.count).splitlines()[0] in capsys.readouterr().out
+    with pytest.raises(iosim.InputError, match="did you mean 'count'"):
+        iosim.help("cuont")

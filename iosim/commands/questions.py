@@ -10,8 +10,8 @@ def help(question: str | None = None) -> None:
 
     import iosim
 
-    from .commands.listed import all_commands, groups
-    from .errors import InputError, suggestion
+    from ..errors import InputError, suggestion
+    from .listed import all_commands, groups
 
     if question is None:
         for heading, group in groups().items():
