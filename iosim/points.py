@@ -16,7 +16,7 @@ from .options import Option
 from .wings import found_in, rows
 
 if TYPE_CHECKING:
-    from .core.typing import Rule
+    from .core.tiling import Rule
 
 COUNT = "count"
 """What a sweep asks without --what. Its rows are made many at once, so it is no Question."""

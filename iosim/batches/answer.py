@@ -28,7 +28,8 @@ from .ways import ways_of
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
     from .requests import RequestsAsked
 
 FA2_TILES = Tiling(128, 64)

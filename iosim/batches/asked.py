@@ -17,7 +17,9 @@ from ..masks.grouped import grouped
 from .shapes import Shapes, shapes_of
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Mask, Rule
+    from ..core.mask_types import Mask
+    from ..core.problem import Attention
+    from ..core.tiling import Rule
     from .requests import Request
 
     Segment = tuple[Hashable, int]

@@ -19,7 +19,11 @@ from .shapes import Shapes, shapes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.typing import Attention, Machine, Size, Tile, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
     from .asked import Batch
 
 

@@ -18,7 +18,7 @@ from ..counting.floors import floor_of_seen, held_words, narrowest_bytes
 from ..masks.visible import Visible, visible
 
 if TYPE_CHECKING:
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
     from .asked import Batch
     from .shapes import Shapes, Whole
 

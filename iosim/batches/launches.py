@@ -13,7 +13,8 @@ from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
 
 if TYPE_CHECKING:
-    from ..core.typing import Size, Tiling
+    from ..core.tiling import Tiling
+    from ..core.typing import Size
     from .asked import Batch
     from .shapes import Shapes
 

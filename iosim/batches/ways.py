@@ -26,7 +26,11 @@ from .launches import Launch, part_in_pages, part_of_keys, rows
 from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Size, SizeClasses, Tile, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.shapes import SizeClasses, Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
     from .asked import Batch
     from .shapes import Whole
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 from ..errors import IosimError, ScheduleError, suggestion
 
-if TYPE_CHECKING:
-    from .typing import Attention, Machine, ScheduleText, Size, Tiling
-
+C = TypeVar("C")
+P = TypeVar("P")
+T = TypeVar("T")
 PACKAGE = __name__.partition(".")[0]
 
 
-def read_text(text: ScheduleText, chip: Machine, p: Attention[Size], tiling: Tiling[Size]) -> None:
+def read_text(text: Callable[[C, P, T], None], chip: C, p: P, tiling: T) -> None:
     """Call a schedule's function. If it is not part of iosim, its errors become ScheduleErrors with file and line."""
     try:
-        text(chip, cast("Attention", p), cast("Tiling", tiling))
+        text(chip, p, tiling)
     except Exception as error:
         if ours(text) or (isinstance(error, IosimError) and not isinstance(error, ScheduleError)):
             raise

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from ..errors import FoldingError, ScheduleError
 from .arrays import smaller
-from .machine import Block, Tile
-from .shapes import same
+from .machine import Block
+from .shapes import Tile, same
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .typing import Size, SizeClasses
+    from .shapes import SizeClasses
+    from .typing import Size
 
 
 class Span(Tile):

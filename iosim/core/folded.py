@@ -23,14 +23,18 @@ from typing import TYPE_CHECKING, cast
 from ..errors import FoldingError
 from .arrays import smaller, sums
 from .dependent_tiles import Span, Stretch
-from .machine import Machine, Tile
-from .shapes import same
+from .machine import Machine
+from .shapes import Tile, same
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from .typing import Attention, MaskLine, Shape, Size, SizeClasses, Visits, Watcher
+    from .machine import Watcher
+    from .mask_types import MaskLine
+    from .problem import Attention
+    from .shapes import Shape, SizeClasses, Visits
+    from .typing import Size
 
 
 def unknown(name: str) -> property:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from .typing import Dropout, Mask
+from .mask_types import Dropout, Mask
 
 
 class OtherOptions(TypedDict, total=False):

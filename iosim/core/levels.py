@@ -15,7 +15,10 @@ from .folded import Folded
 from .watchers import Traffic, Watcher
 
 if TYPE_CHECKING:
-    from .typing import Attention, Block, Input, Machine, ScheduleLike, Size, Step, Tiling
+    from .machine import Block, Input, Machine, ScheduleLike
+    from .problem import Attention
+    from .tiling import Tiling
+    from .typing import Size, Step
 
     Below = Callable[[Machine, Step, tuple[Block, ...], tuple[Input, ...]], "Iterable[Run]"]
 

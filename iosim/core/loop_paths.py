@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, TypeVar
 
-from .machine import Machine, Tile
+from .machine import Machine
+from .shapes import Tile
 
 if TYPE_CHECKING:
-    from .typing import MaskLine, ScheduleLike, ScheduleText, Size, Tiling
+    from .machine import ScheduleLike, ScheduleText
+    from .mask_types import MaskLine
+    from .tiling import Tiling
+    from .typing import Size
 
 Path = tuple[int, ...]
 

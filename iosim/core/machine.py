@@ -14,49 +14,46 @@ tiles. `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self, cast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, cast
 
 from ..errors import ScheduleError
 from . import blame
 from .problem import TENSORS, Attention, Tensor, skips_tiles
-from .shapes import axes_of, described, product, same, selected
+from .shapes import Tile, described, product, same, selected
 
 if TYPE_CHECKING:
-    from .typing import (
-        Array,
-        Input,
-        MaskLine,
-        Own,
-        Places,
-        ScheduleLike,
-        ScheduleText,
-        Shape,
-        Size,
-        Step,
-        Tiling,
-        Visits,
-        Watcher,
-    )
+    from collections.abc import Callable
+
+    from .mask_types import MaskLine
+    from .shapes import Own, Shape, Visits
+    from .tiling import Tiling
+    from .typing import Array, Size, Step, Values
+
+    Input: TypeAlias = "Block | Values"
+    """An input of a step."""
+    ScheduleText = Callable[["Machine", Attention, Tiling], None]
+    """The function of a schedule, written for one problem. `Folded` runs it for arrays of problems too."""
+
+    class ScheduleLike(Protocol):
+        """The fields of a Schedule that machines and searches read. schedules/registry.py says what they mean."""
+
+        @property
+        def text(self) -> ScheduleText: ...
+
+        @property
+        def outer(self) -> str: ...
+
+        @property
+        def skips(self) -> bool: ...
+
+        @property
+        def tensors(self) -> Mapping[str, Tensor]: ...
+
+        def __hash__(self) -> int: ...
 
 
-class Tile:
-    """The tile of iteration `index` of a loop: `size` consecutive positions of an axis of `length`, from `start` on."""
-
-    __slots__ = ("index", "length", "size", "start")
-
-    def __init__(self, length: Size, size: int, start: int, index: int):
-        self.length, self.size, self.start, self.index = length, size, start, index
-
-    @property
-    def extent(self) -> Size:
-        """The positions that the tile has room for in SRAM."""
-        return self.size
-
-    @property
-    def places(self) -> Places:
-        """The positions, as NumPy indexes an axis."""
-        return slice(self.start, self.start + self.size)
+EVENTS = ("load", "store", "allocate", "free", "step", "launch_ended")
 
 
 class Block:
@@ -104,7 +101,8 @@ class Machine:
         self.p = self.problem.tiled(tiling, skips_tiles(schedule, self.problem))
         for watcher in self.watchers:
             watcher.start(self)
-        blame.read_text(cast("ScheduleText", getattr(schedule, "text", schedule)), self, self.p, tiling)
+        text = cast("ScheduleText", getattr(schedule, "text", schedule))
+        blame.read_text(text, self, cast("Attention", self.p), cast("Tiling", tiling))
         self._check()
         if self._resident:
             names = ", ".join(block.name for block in self._resident)
@@ -261,6 +259,48 @@ class Machine:
         if self._depth == 0 and not self._resident:
             for watcher in self._at_end:
                 watcher.launch_ended()
+
+
+class Watcher:
+    """The base of all watchers. A machine calls its watchers at every event.
+
+    Words and operations are exact integers (or arrays of them), of one head. An event of the folded machine stands for
+    many visits, and its words are their sum.
+    """
+
+    hears: ClassVar[frozenset[str]] = frozenset()
+    """The events at which a class does something. It is not called at others."""
+
+    def __init_subclass__(cls) -> None:
+        cls.hears = frozenset(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
+
+    def start(self, machine: Machine) -> None:
+        """Called once, before the first event. `machine.p` is the problem with its mask bound to the tiles."""
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        """Called when `words` words of a tensor are read from HBM into a block."""
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        """Called when `words` words of a block are written to a tensor in HBM."""
+
+    def allocate(self, block: Block) -> None:
+        """Called when a block takes `block.words` in SRAM, before anything is loaded into it."""
+
+    def free(self, block: Block) -> None:
+        """Called when a block is freed and gives back its words of SRAM."""
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        """Called when a step writes its outputs. `flops` are the operations of its matrix product; 0 if it is none."""
+
+    def launch_ended(self) -> None:
+        """Called where a kernel may end: outside all loops, with nothing in SRAM."""
+
+
+def axes_of(tensor: str, tensors: Mapping[str, Tensor], p: Attention[Size]) -> tuple[Size, ...]:
+    """The lengths of a tensor's axes. Raises ScheduleError for an unknown tensor."""
+    if tensor not in tensors:
+        raise ScheduleError(f"tensor {tensor!r} is unknown; known: {', '.join(tensors)}")
+    return p.shape(tensors[tensor])
 
 
 def hearing(event: str, watchers: tuple[Watcher, ...]) -> list[Watcher]:

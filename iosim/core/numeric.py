@@ -8,27 +8,19 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from ..errors import ScheduleError
-from .machine import Block, Machine, Tile
+from .machine import Block, Machine
 from .rounding import rounder
+from .shapes import Tile
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
 
-    from .typing import (
-        Array,
-        Arrays,
-        Attention,
-        Input,
-        MaskLine,
-        Places,
-        ScheduleLike,
-        ScheduleText,
-        Shape,
-        Size,
-        Step,
-        Tiling,
-        Watcher,
-    )
+    from .machine import Input, ScheduleLike, ScheduleText, Watcher
+    from .mask_types import MaskLine
+    from .problem import Attention
+    from .shapes import Shape
+    from .tiling import Tiling
+    from .typing import Array, Arrays, Places, Size, Step
 
 NUMPY_DTYPE = {"fp64": np.float64, "fp32": np.float32, "fp16": np.float16, "bf16": np.float32, "fp8": np.float32}
 

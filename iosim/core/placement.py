@@ -20,11 +20,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .arrays import anywhere, choose, larger, plus
 from .folded import Unsummed
-from .machine import Block, Tile
+from .machine import Block
+from .shapes import Tile
 from .watchers import Footprint
 
 if TYPE_CHECKING:
-    from .typing import Attention, Input, MaskLine, Own, ScheduleLike, ScheduleText, Shape, Size, Step, Tiling
+    from .machine import Input, ScheduleLike, ScheduleText
+    from .mask_types import MaskLine
+    from .problem import Attention
+    from .shapes import Own, Shape
+    from .tiling import Tiling
+    from .typing import Size, Step
 
 MOST_NAMES = 8  # tried in all combinations for a launch; further names stay in shared memory
 

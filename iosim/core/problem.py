@@ -16,19 +16,16 @@ from ..units import dtype_bytes, parse_count
 from .arrays import at_first
 from .options import OF_EVERY_PROBLEM
 from .shapes import product, same
+from .tiling import S as S
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
     from .keywords import MoreOptions
-    from .typing import Dropout, Mask, ScheduleLike, ScheduleText, Size, Test, Tile, Tiling, Values
+    from .mask_types import Dropout, Mask
+    from .shapes import Tile
+    from .tiling import Tiling
+    from .typing import Size, Test, Values
 
     Axis: TypeAlias = "str | int | Callable[[Attention[Size]], Size]"
-    S = TypeVar("S", bound=Size, default=int, covariant=True)
-else:
-    from typing import TypeVar
-
-    S = TypeVar("S")  # the type of a size: an int, or a Size in an Attention[Size] and a Tiling[Size]
 
 
 class Tensor(NamedTuple):
@@ -408,18 +405,18 @@ def with_mask(problem: Attention[S], mask: Mask = DENSE) -> Attention[S]:
     return other
 
 
-def skips_tiles(schedule: ScheduleLike | ScheduleText, problem: Attention[Size]) -> bool:
+def skips_tiles(schedule: object, problem: Attention[Size]) -> bool:
     """Whether a schedule leaves out the tiles that a mask of the problem hides. A bare function does."""
     visits = problem.visit_all and "visit_all" in getattr(schedule, "options", ())
     return getattr(schedule, "skips", True) and not visits
 
 
-def mask_matters(schedule: ScheduleLike | ScheduleText, problem: Attention[Size]) -> bool:
+def mask_matters(schedule: object, problem: Attention[Size]) -> bool:
     """Whether the mask changes what a schedule moves."""
     return problem.mask is not DENSE and skips_tiles(schedule, problem)
 
 
-def as_moved(schedule: ScheduleLike | ScheduleText, problem: Attention[S]) -> Attention[S]:
+def as_moved(schedule: object, problem: Attention[S]) -> Attention[S]:
     """The problem of the same words: without a mask that only hides scores."""
     return problem if mask_matters(schedule, problem) else with_mask(problem)
 

@@ -14,13 +14,17 @@ import numpy as np
 
 from .dependent_tiles import Span
 from .loop_paths import LoopPaths
-from .machine import Block, Tile
+from .machine import Block
 from .numeric import Numeric, slices
+from .shapes import Tile
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from .typing import Input, MaskLine, Shape, Size, Step
+    from .machine import Input
+    from .mask_types import MaskLine
+    from .shapes import Shape
+    from .typing import Size, Step
 
 MOST_ROWS = 1024
 

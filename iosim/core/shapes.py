@@ -1,15 +1,43 @@
-"""Shapes of blocks: the product of dimensions, the equality of two, and the part of a tensor that tiles select."""
+"""Tiles, and shapes of blocks: the product of dimensions, and the part of a tensor that tiles select."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 from ..errors import ScheduleError
 
 if TYPE_CHECKING:
-    from .typing import Attention, Shape, Size, Tensor, Tile
+    from .typing import Places, Size
+
+    Shape: TypeAlias = "tuple[Tile | Size, ...]"
+    """The dimensions of a block or a tensor: a tile of an axis, or a length."""
+    SizeClasses: TypeAlias = "list[tuple[Size, dict[Tile, Size]]]"
+    """Rows (times, {tile: size}): sizes that some tiles have together, and how many times."""
+    Visits = SizeClasses
+    """What an event of a machine stands for, in such rows."""
+    Own: TypeAlias = "bool | tuple[Tile, ...]"
+    """What of a block lies in this memory already: all, nothing, or the part that tiles select."""
+
+
+class Tile:
+    """The tile of iteration `index` of a loop: `size` consecutive positions of an axis of `length`, from `start` on."""
+
+    __slots__ = ("index", "length", "size", "start")
+
+    def __init__(self, length: Size, size: int, start: int, index: int):
+        self.length, self.size, self.start, self.index = length, size, start, index
+
+    @property
+    def extent(self) -> Size:
+        """The positions that the tile has room for in SRAM."""
+        return self.size
+
+    @property
+    def places(self) -> Places:
+        """The positions, as NumPy indexes an axis."""
+        return slice(self.start, self.start + self.size)
 
 
 @overload
@@ -29,13 +57,6 @@ def same(a: object, b: object) -> bool:
     """Whether two dimensions are the same tile, or equal lengths (numbers or arrays)."""
     equal = a is b or a == b
     return equal if isinstance(equal, bool) else bool(equal.all())
-
-
-def axes_of(tensor: str, tensors: Mapping[str, Tensor], p: Attention[Size]) -> tuple[Size, ...]:
-    """The lengths of a tensor's axes. Raises ScheduleError for an unknown tensor."""
-    if tensor not in tensors:
-        raise ScheduleError(f"tensor {tensor!r} is unknown; known: {', '.join(tensors)}")
-    return p.shape(tensors[tensor])
 
 
 def selected(tensor: str, axes: tuple[Size, ...], tiles: tuple[Tile, ...]) -> Shape:

@@ -19,7 +19,9 @@ from .watchers import Trace, Watcher
 if TYPE_CHECKING:
     from types import CodeType
 
-    from .typing import Block, Event, Input, Size, Step
+    from .machine import Block, Input
+    from .typing import Size, Step
+    from .watchers import Event
 
 ENTRY = blame.read_text.__code__
 

@@ -9,12 +9,33 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, get_args, overloa
 from ..errors import InputError
 from ..units import LARGEST_COUNT, parse_count
 from .arrays import smaller
-from .problem import Attention, S
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
+    from typing_extensions import TypeVar
+
     from .typing import Size
 
+    S = TypeVar("S", bound=Size, default=int, covariant=True)
+
+    class Sizes(Protocol[S]):
+        """The sizes of a problem."""
+
+        @property
+        def N(self) -> S: ...
+
+        @property
+        def Nk(self) -> S: ...
+
+        @property
+        def d(self) -> S: ...
+
     TilesAsked: TypeAlias = "str | tuple[int, int] | Tiling"
+else:
+    from typing import TypeVar
+
+    S = TypeVar("S")  # the type of a size: an int, or a Size in an Attention[Size] and a Tiling[Size]
 
 RuleName = Literal["ideal", "paper", "best"]
 RULES = get_args(RuleName)
@@ -105,14 +126,14 @@ def further_sizes(tiling: Tiling) -> dict[str, int]:
 
 
 @overload
-def paper_tiles(problem: Attention, M_words: int) -> Tiling: ...
+def paper_tiles(problem: Sizes, M_words: int) -> Tiling: ...
 
 
 @overload
-def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]: ...
+def paper_tiles(problem: Sizes[Size], M_words: Size) -> Tiling[Size]: ...
 
 
-def paper_tiles(problem: Attention[Size], M_words: Size) -> Tiling[Size]:
+def paper_tiles(problem: Sizes[Size], M_words: Size) -> Tiling[Size]:
     """Bc = ceil(M / 4d), Br = min(Bc, d), as in Dao et al. 2022, Algorithm 1, line 1; at most Nk and N. They usually do
     not fit."""
     rows_k = -(-M_words // (4 * problem.d))

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from .machine import Machine, Tile
+from .machine import Machine
+from .shapes import Tile
 from .watchers import Watcher
 
 if TYPE_CHECKING:
-    from .typing import Attention, MaskLine, Size
+    from .mask_types import MaskLine
+    from .problem import Attention
+    from .typing import Size
 
 
 class Unrolled(Machine):

@@ -3,54 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CapacityError
 from .arrays import larger, plus
-from .machine import Block, Tile
+from .machine import EVENTS as EVENTS
+from .machine import Block
+from .machine import Watcher as Watcher
+from .shapes import Tile
 
 if TYPE_CHECKING:
-    from .typing import Input, Machine, Size, Step
+    from .machine import Input, Machine
+    from .typing import Size, Step
 
     Event = dict[str, str | Size]
-
-
-EVENTS = ("load", "store", "allocate", "free", "step", "launch_ended")
-
-
-class Watcher:
-    """The base of all watchers. A machine calls its watchers at every event.
-
-    Words and operations are exact integers (or arrays of them), of one head. An event of the folded machine stands for
-    many visits, and its words are their sum.
-    """
-
-    hears: ClassVar[frozenset[str]] = frozenset()
-    """The events at which a class does something. It is not called at others."""
-
-    def __init_subclass__(cls) -> None:
-        cls.hears = frozenset(name for name in EVENTS if getattr(cls, name) is not getattr(Watcher, name))
-
-    def start(self, machine: Machine) -> None:
-        """Called once, before the first event. `machine.p` is the problem with its mask bound to the tiles."""
-
-    def load(self, block: Block, tensor: str, words: Size) -> None:
-        """Called when `words` words of a tensor are read from HBM into a block."""
-
-    def store(self, block: Block, tensor: str, words: Size) -> None:
-        """Called when `words` words of a block are written to a tensor in HBM."""
-
-    def allocate(self, block: Block) -> None:
-        """Called when a block takes `block.words` in SRAM, before anything is loaded into it."""
-
-    def free(self, block: Block) -> None:
-        """Called when a block is freed and gives back its words of SRAM."""
-
-    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
-        """Called when a step writes its outputs. `flops` are the operations of its matrix product; 0 if it is none."""
-
-    def launch_ended(self) -> None:
-        """Called where a kernel may end: outside all loops, with nothing in SRAM."""
 
 
 class Traffic(Watcher):

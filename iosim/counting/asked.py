@@ -8,7 +8,7 @@ from ..answer import numbered
 from ..units import format_bytes
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 
 def asked(p: Attention, M_bytes: int | None = None) -> str:

@@ -10,7 +10,7 @@ from ..core.options import MASKS, OF_EVERY_PROBLEM, SIZES, TYPES, find_option, o
 from .result import ADDS, MORE_TILES, PLACES, RESULT
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 
 ALWAYS = tuple(option.name for option in (*SIZES, *TYPES, *MASKS) if option.name != "dv")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 from ..units import dtype_bytes, parse_count, parse_registers
 
-if TYPE_CHECKING:
-    from .given import Fields
-
+Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
 ACCUMULATORS = "fp32"
 BACK = "as GPU kernels have them; --paper-model gives the paper's model back"
 VAIN = "--paper-model changes nothing without --hardware"

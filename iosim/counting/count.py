@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention, S, as_moved, narrowed, skips_tiles
-from ..core.tiling import Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
+from ..core.problem import DENSE, Attention, as_moved, narrowed, skips_tiles
+from ..core.tiling import S, Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError
 from ..masks import parse_mask
@@ -27,7 +27,9 @@ from .result import Result
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, Rule, Size, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule, TilesAsked
+    from ..core.typing import Size
     from ..schedules.registry import SchedulesAsked
     from .typing import Counted
 

@@ -16,7 +16,9 @@ from .forms import Form, backward_forms, forward_forms, gradients, latent_forms
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..core.typing import Attention, Size, Tiling
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Size
 
 CLASS = (
     "exact attention by standard products: each score sums d products of q and k, each output one product of p and v "

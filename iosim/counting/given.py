@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ..core.options import find_option
 from ..errors import InputError
 from ..options import FLAG, MASK
-from .conditions import Conditions, check_registers, conditions, names_of
+from .conditions import Conditions, Fields, check_registers, conditions, names_of
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Rule
+    from ..core.problem import Attention
+    from ..core.tiling import Rule
 
 Given = Mapping[str, str | bool | None]  # options by name; None where an option was left out
-Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
 
 
 def counts(given: Given, required: tuple[str, ...] = ("N", "d")) -> Fields:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..core.folded import Unsummed
-from ..core.machine import Block, Tile
+from ..core.machine import Block
 from ..core.problem import DENSE, every, skips_tiles, with_mask
+from ..core.shapes import Tile
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
 from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
@@ -21,7 +22,9 @@ from .sentence import joined, winners
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..core.typing import Attention, Input, Size, Step
+    from ..core.machine import Input
+    from ..core.problem import Attention
+    from ..core.typing import Size, Step
     from .result import Answered, Result
 
     class Found(Protocol):

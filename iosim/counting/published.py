@@ -10,7 +10,7 @@ from ..core.tiling import Tiling
 from ..schedules.registry import FA1, FA2
 
 if TYPE_CHECKING:
-    from ..core.typing import Rule
+    from ..core.tiling import Rule
     from .result import Result
 
 

@@ -20,7 +20,7 @@ from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARE
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from .result import Result
 
 

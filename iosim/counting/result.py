@@ -10,7 +10,7 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of
 from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 
 MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers

@@ -6,12 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.folded import Folded
-from ..core.machine import Block, Tile
+from ..core.machine import Block
 from ..core.problem import DENSE, Attention
+from ..core.shapes import Tile
 from ..core.watchers import Traffic, Watcher
 
 if TYPE_CHECKING:
-    from ..core.typing import Input, Size, Step, Tiling
+    from ..core.machine import Input
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Step
     from ..schedules import Schedule
 
 

@@ -16,7 +16,7 @@ from .result import Answered, Result, tile_sizes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`
 MAIN = 0.8  # tensors are named until they explain this share of a difference

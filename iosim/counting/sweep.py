@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from ..answer import Type
     from ..cells import Floats, Whole
-    from ..core.typing import Mask, Rule, Size, Test
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule
+    from ..core.typing import Size, Test
     from .typing import Counted
 
     Labels = NDArray[np.str_]

@@ -26,7 +26,8 @@ from .count import check_sizes, default_schedules, rules_of
 from .given import Fields, Given
 
 if TYPE_CHECKING:
-    from ..core.typing import Mask, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
 
 
 AXES = (*NUMBERS, "dtype", "acc_dtype", "mask", "M", "hardware")

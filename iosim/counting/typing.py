@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypedDict
 
-from ..core.problem import S
+from ..core.tiling import S
 
 
 class Counted(TypedDict, Generic[S]):

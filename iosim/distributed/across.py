@@ -18,7 +18,11 @@ from ..core.problem import DENSE, with_mask
 from .hops import Hops, Visit, check_pairs, hops_of, strip_visit
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Bools, BoundMask, Machine, Places, Size, SizeClasses, Tile
+    from ..core.machine import Machine
+    from ..core.mask_types import BoundMask
+    from ..core.problem import Attention
+    from ..core.shapes import SizeClasses, Tile
+    from ..core.typing import Bools, Places, Size
 
     Start = Callable[[int], int]
 

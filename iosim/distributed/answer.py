@@ -25,7 +25,7 @@ from .schedules import PASSES, Scheme, decodes, find_schemes, splits_of
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
     from .across import Across
 
 BALANCED = 0.9  # mean work over the largest, below which an answer says so

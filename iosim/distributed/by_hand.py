@@ -17,7 +17,7 @@ from . import row_ends
 from .hops import hops_of, strip_visit
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from .across import Across
 
     Arrivals = Iterator["Arrival"]

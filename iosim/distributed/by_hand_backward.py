@@ -11,7 +11,7 @@ from . import by_hand
 from .by_hand import MESH, PASS_Q, ByHand, alike, from_members, mesh_counts, mesh_work, one, pass_q_work
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from .across import Across
     from .by_hand import Arrivals, Words
 

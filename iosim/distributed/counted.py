@@ -19,7 +19,8 @@ from .floors import DeviceFloor, floor_across
 from .inside import Below
 
 if TYPE_CHECKING:
-    from ..core.typing import Machine, Tensor
+    from ..core.machine import Machine
+    from ..core.problem import Tensor
     from .across import Across
     from .schedules import Scheme
 

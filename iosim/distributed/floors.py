@@ -27,7 +27,7 @@ from .theorems import (
 )
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..masks.visible import Visible
 
 LAYOUTS = {

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention, Bools
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
+    from ..core.problem import Attention
+    from ..core.typing import Bools
     from ..masks.mask import BoundMask, Mask
     from ..masks.reach import Ends
 

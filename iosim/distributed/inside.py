@@ -29,7 +29,10 @@ from .across import Across, All, Own, Part
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Arrays, Block, Bools, Input, Machine, Mask, Size, Step, Tile, Words
+    from ..core.machine import Block, Input, Machine
+    from ..core.mask_types import Mask
+    from ..core.shapes import Tile
+    from ..core.typing import Arrays, Bools, Size, Step, Words
     from .hops import Visit
 
     Runs = Callable[["Below", Schedule, Machine, tuple[Block, ...], tuple[Input, ...]], Iterator[Run]]

@@ -13,7 +13,8 @@ from ..core.watchers import Watcher
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Block, Machine, Places, Size
+    from ..core.machine import Block, Machine
+    from ..core.typing import Places, Size
 
 
 class Message(NamedTuple):

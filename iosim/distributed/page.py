@@ -31,7 +31,10 @@ from .schedules import PASSES, Scheme, decodes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Block, Event, Size, Tensor
+    from ..core.machine import Block
+    from ..core.problem import Tensor
+    from ..core.typing import Size
+    from ..core.watchers import Event
     from .across import Across
 
 

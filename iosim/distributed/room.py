@@ -10,7 +10,7 @@ from .counted import LinkResult, Machines, best_split
 from .schedules import PASSES, splits_of
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 MOST_RANKS = 4096  # tried, by doubling
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..masks.mask import BoundMask
 
     Positions = NDArray[np.int64]

@@ -16,7 +16,8 @@ from .across import Across
 from .by_hand import ByHand
 
 if TYPE_CHECKING:
-    from ..core.typing import Machine, Size
+    from ..core.machine import Machine
+    from ..core.typing import Size
     from .texts import Text
 
     Splits = Callable[[Attention, int], list[Across]]

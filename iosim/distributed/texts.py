@@ -16,7 +16,10 @@ from ..steps.softmax import minus_infinity, zeros
 from .across import Across, All, Kind, Needed, OfFirst, Own, Part, Peer
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Tile, Values
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.typing import Values
 
     Text = Callable[[Machine, Attention, Across], None]
     State = tuple[Block, Block, Block]

@@ -15,7 +15,10 @@ from .across import Across, All, Kind, Needed, NeededPart, Own, Part, Peer, Piec
 from .texts import keys_of, mesh, pass_kv, pass_q
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Size, Tile, Values
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.typing import Size, Values
 
 
 def pass_kv_backward(

@@ -17,7 +17,7 @@ from ..options import flag_of
 from ..wings import found_in, rows
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from .picture import Picture
 
 USUAL = "traffic"

@@ -15,7 +15,9 @@ from ..core.text_lines import LineTrace, lines_now
 from ..masks import parse_mask
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Event, Mask
+    from ..core.machine import Block
+    from ..core.mask_types import Mask
+    from ..core.watchers import Event
 
 
 class Played(LineTrace):

@@ -10,7 +10,7 @@ from ..counting.bounds import floor_of, order_of
 from .chart import ChartLine
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
     Place = tuple[float, Attention, int | None]  # (x, the problem there, M in bytes)
 

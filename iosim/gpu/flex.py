@@ -13,7 +13,8 @@ from ..masks.expression import Atom, Expr, atoms, evaluate
 from ..masks.mask import Mask
 
 if TYPE_CHECKING:
-    from ..core.typing import Array, Attention, Bools
+    from ..core.problem import Attention
+    from ..core.typing import Array, Bools
 
 Holds = Callable[["Array", "Array"], "Bools"]  # (query positions, key positions) -> visible
 Attend = Callable[[object, object, object], None]  # of Q, K and V on the device

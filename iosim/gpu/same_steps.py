@@ -26,7 +26,8 @@ from .cuda.plan import mark_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Array, Arrays, Input, Size, Step
+    from ..core.machine import Input
+    from ..core.typing import Array, Arrays, Size, Step
     from .jobs import ScheduleJob
 
     Doubles = NDArray[np.float64]

@@ -29,7 +29,7 @@ from .verdict import Evidence, summary, verify
 from .verdict_rows import Summary, SweepVerdict, Verdict, in_words, verdict_table
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"N": "8192", "d": "64", "heads": "16"}  # the problem of several --M where neither N nor d is given

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ..commands.answer import Part
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..tracing.event_file import Emit
     from .compiled.step import Compiled
     from .explain import Explained, Question

@@ -25,7 +25,7 @@ from .walk.places import Fault, place
 from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..counting.floors import Floor
     from ..gpu.predict.launch_time import Time
     from .nearest import Nearest

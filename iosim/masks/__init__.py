@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
 
 
 def parse_mask(text: str | Mask) -> Mask:

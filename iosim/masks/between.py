@@ -12,7 +12,7 @@ from .expression import Atom
 from .mask import Mask, parse
 
 if TYPE_CHECKING:
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
     from ..core.typing import Size, Test
     from .atoms import Of
     from .expression import Value

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, NamedTuple, overload
 
 from ..core.arrays import anywhere, clamp, larger, smaller
-from ..core.problem import S
+from ..core.tiling import S
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test

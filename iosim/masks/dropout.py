@@ -12,7 +12,8 @@ from ..errors import InputError
 from ..units import parse_count
 
 if TYPE_CHECKING:
-    from ..core.typing import Array, Tile
+    from ..core.shapes import Tile
+    from ..core.typing import Array
 
 GOLDEN = 0x9E3779B97F4A7C15
 MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))

@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, cast
 
-from ..core.problem import S
+from ..core.tiling import S
 from .closed_form import Axis, Counts, Strip, strip_counts
 from .counts import strip_of
 from .expression import unit
 from .mask import BoundMask, Mask, axis
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Bools, Size, Tiling
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Bools, Size
 
 
 def grouped(mask: AnyMask, group: int) -> AnyMask | None:

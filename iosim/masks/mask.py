@@ -13,7 +13,8 @@ from operator import index
 from typing import TYPE_CHECKING, Generic, NamedTuple, cast, overload
 
 from ..core.arrays import smaller
-from ..core.problem import DENSE, Attention, S
+from ..core.problem import DENSE, Attention
+from ..core.tiling import S
 from ..errors import InputError
 from .atoms import Chunks, Diagonals, Documents, First
 from .closed_form import Axis, Counts
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Bools, Size, Test, Tile, Tiling
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Bools, Size, Test
     from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table

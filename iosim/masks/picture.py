@@ -13,8 +13,9 @@ from .expression import DENSE
 from .mask import BoundMask, Mask, formula_density
 
 if TYPE_CHECKING:
-    from ..core.typing import Bools, TilesAsked
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Bools
 
 
 COUNTED = ("active_tiles", "visible_pairs")

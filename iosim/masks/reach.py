@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention, Bools, Size, SizeClasses, Test, Tile
-    from ..core.typing import BoundMask as AnyBoundMask
+    from ..core.mask_types import BoundMask as AnyBoundMask
+    from ..core.problem import Attention
+    from ..core.shapes import SizeClasses, Tile
+    from ..core.typing import Bools, Size, Test
 
 MOST_PERIOD = 2**20  # of strides together
 MOST_QUERIES = 2**25  # one number each: 256 MB

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Mask as AnyMask
+    from ..core.mask_types import Mask as AnyMask
     from .files import MaskFile
     from .mask import BoundMask, Mask
 

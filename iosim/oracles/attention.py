@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Array, Arrays, Attention, Bools
+    from ..core.problem import Attention
+    from ..core.typing import Array, Arrays, Bools
 
 
 def attention(q: Array, k: Array, v: Array, visible: Bools | None = None, kept: Array | None = None) -> Array:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Array, Arrays, Attention, Bools
+    from ..core.problem import Attention
+    from ..core.typing import Array, Arrays, Bools
 
 LARGEST = 448.0  # of FP8 (E4M3); a scale brings the largest word of its block here
 

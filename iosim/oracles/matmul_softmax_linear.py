@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Arrays, Attention, Bools
+    from ..core.problem import Attention
+    from ..core.typing import Arrays, Bools
 
 
 def two_matrices(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:

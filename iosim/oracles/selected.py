@@ -9,7 +9,8 @@ from .attention import attention, plain_inputs, queries_keys_values
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Arrays, Attention, Bools
+    from ..core.problem import Attention
+    from ..core.typing import Arrays, Bools
 
 
 def chosen_blocks(rng: np.random.Generator, p: Attention, top_k: int, key_block: int) -> Arrays:

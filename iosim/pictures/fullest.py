@@ -12,7 +12,8 @@ from ..core.watchers import Capacity
 from ..schedules import Schedule
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block
+    from ..core.machine import Block
+    from ..core.problem import Attention
 
 
 def fullest(schedule: Schedule, p: Attention, tiling: Tiling) -> list[tuple[str, int]]:

@@ -22,7 +22,8 @@ from ..masks.picture import MOST_PICTURE_PAIRS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Mask, Tiling
+    from ..core.mask_types import Mask
+    from ..core.tiling import Tiling
     from ..tables import Row
 
 MOST_TILES = 1024

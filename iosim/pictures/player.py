@@ -31,7 +31,8 @@ from ..tracing.event_file import EventCount, count_events
 from ..units import binary
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Size
+    from ..core.machine import Block
+    from ..core.typing import Size
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
 MOST_TOKENS, MOST_TILES = 128, 16  # a side, of a question that is played as it is

@@ -19,7 +19,7 @@ from .traffic import read_rows, sheet_of_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..core.typing import TilesAsked
+    from ..core.tiling import TilesAsked
     from ..schedules.registry import SchedulesAsked
 
 

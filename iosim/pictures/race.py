@@ -21,7 +21,10 @@ from ..tracing.event_file import check_length, count_events
 from ..units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Event, Size
+    from ..core.machine import Block
+    from ..core.problem import Attention
+    from ..core.typing import Size
+    from ..core.watchers import Event
     from ..tables import Row
 
 MOST_SCHEDULES, MOST_EVENTS, MOST_TILES = 2, 5000, 16

@@ -28,8 +28,11 @@ from .standard import ELEMENTWISE, elementwise_passes
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.typing import Attention, Example, Machine, ScheduleText, Tiling, Words
-    from .registry import ScheduleFields
+    from ..core.machine import Machine, ScheduleText
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
+    from .registry import Example, ScheduleFields
 
 
 def standard(chip: Machine, p: Attention, t: Tiling) -> None:

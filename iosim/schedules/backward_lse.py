@@ -23,7 +23,11 @@ from .flash import visited
 from .registry import FA2, always_skips, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Size, Tile, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -28,7 +28,11 @@ from .small_cache import SY, output_tile
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Arrays, Attention, Block, Bools, Machine, Tile, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Arrays, Bools, Words
 
 
 def square(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..steps.softmax import hide, rescale, scores, scores_apart
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Tile, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.typing import Words
 
 
 class Keys(NamedTuple):

@@ -12,7 +12,11 @@ from ..steps.passes_and_linear import Number, block_scales, copied, quantised
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Size, Tile, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
 
 
 def write_rows(chip: Machine, p: Attention, t: Tiling) -> None:

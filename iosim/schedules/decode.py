@@ -18,7 +18,11 @@ from .registry import Schedule, register
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.typing import Arrays, Attention, Block, Bools, Machine, Size, Tile, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Arrays, Bools, Size, Words
 
     KeyTiles = Iterator[tuple[Tile, Keys]]
     Walk = Callable[[Machine, Attention, Tiling, Size | Tile], KeyTiles]

@@ -18,7 +18,11 @@ from .cache import Cache, Keys, cache_room, cache_traffic, masked_scores
 from .registry import FA1, FA2, Schedule, always_skips, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Tile, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
 
 
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:

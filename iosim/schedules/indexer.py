@@ -15,7 +15,10 @@ from .registry import Schedule, register
 from .selected import DSA, TOP_K, choices, top_k
 
 if TYPE_CHECKING:
-    from ..core.typing import Arrays, Attention, Bools, Machine, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Arrays, Bools, Words
 
 
 def indexer(chip: Machine, p: Attention, t: Tiling) -> None:

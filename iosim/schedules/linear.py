@@ -20,7 +20,11 @@ from .flash import flash_footprint, queries_outside, queries_outside_traffic
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Tile, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
 
 KATHAROPOULOS = "Katharopoulos et al. 2020 (arXiv 2006.16236)"
 

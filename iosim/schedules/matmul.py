@@ -16,7 +16,9 @@ from ..steps.softmax import accumulate, zeros
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.typing import Words
     from .registry import FamilyFields
 
 

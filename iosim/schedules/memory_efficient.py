@@ -14,7 +14,10 @@ from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, norma
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Size, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:

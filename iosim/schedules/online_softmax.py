@@ -13,8 +13,12 @@ from ..steps.softmax import accumulate, hide, minus_infinity, normalise, scores,
 from .registry import Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Tile, Tiling, TrafficFormula, Words
-    from .registry import FamilyFields
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
+    from .registry import FamilyFields, TrafficFormula
 
 MG = "Milakov and Gimelshein 2018 (arXiv 1805.02867)"
 

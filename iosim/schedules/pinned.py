@@ -17,7 +17,10 @@ from .decode import whole_result
 from .registry import FA2, Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Machine, Size, Tiling, Words
+    from ..core.machine import Block, Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Words
     from .decode import KeyTiles
 
 

@@ -18,9 +18,20 @@ from ..options import EXPECTED, Option, declare, declared
 from ..oracles.attention import attention_output, plain_inputs, queries_keys_values
 
 if TYPE_CHECKING:
-    from ..core.tiling import RuleName, Tiling
-    from ..core.typing import Answer, Arrays, Example, FootprintFormula, ScheduleText, Size, TrafficFormula
+    import numpy as np
 
+    from ..core.machine import ScheduleText
+    from ..core.tiling import RuleName, Tiling
+    from ..core.typing import Arrays, Bools, Size
+
+    TrafficFormula = Callable[[Attention, Tiling], Mapping[str, tuple[int, int]]]
+    """A formula, derived by hand, for the words of one head: {tensor: (reads, writes)}."""
+    FootprintFormula = Callable[[Attention, Tiling], int]
+    """A formula, derived by hand, for the words in SRAM."""
+    Example = Callable[[np.random.Generator, Attention, Bools | None], Arrays]
+    """Makes random inputs of one head. The booleans say which keys each query sees; None means all."""
+    Answer = Callable[[Arrays, Attention, Bools | None], Arrays]
+    """Computes the correct outputs for such inputs, in float64."""
     Candidates = Callable[[Attention, int], Iterable[Tiling[Size]]]  # (p, multiple)
     AttentionInputs = Callable[[Arrays, Attention], Arrays]
     Choices = Callable[[Attention, int], Iterable[int]]

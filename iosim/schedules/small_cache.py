@@ -21,7 +21,9 @@ from .online_softmax import softmax_2pass
 from .registry import FA1, Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.typing import Words
 
 SY = "Saha and Ye 2024 (arXiv 2402.07443)"
 

@@ -9,7 +9,10 @@ from ..steps.softmax import accumulate, drop, hide, keep, scores, softmax_rows, 
 from .registry import FA1, Schedule, register
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Machine, Tiling, Words
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..core.typing import Words
 
 
 def ideal(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -13,7 +13,7 @@ from ..errors import IosimError
 from . import SCHEDULES, Schedule
 
 if TYPE_CHECKING:
-    from ..core.typing import ScheduleText
+    from ..core.machine import ScheduleText
 
 PROFILE_TILES = (16, 32, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
 NOT_FOR_IT = IosimError, AttributeError, TypeError  # what a schedule raises that is for decoding, or for pages

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Same, ScheduleLike, ScheduleText, Size, Test
+    from ..core.machine import ScheduleLike, ScheduleText
+    from ..core.typing import Same, Size, Test
     from ..schedules import Schedule
 
 

@@ -16,7 +16,8 @@ from ..errors import InputError
 from .pairs import MOST, sizes_by_passes, up
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Size
+    from ..core.problem import Attention
+    from ..core.typing import Size
 
     Need = Callable[[Attention, int, int, int], int]
 

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention, Same, Size
+    from ..core.problem import Attention
+    from ..core.typing import Same, Size
 
     SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
     Places = NDArray[np.int64]

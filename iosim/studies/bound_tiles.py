@@ -32,7 +32,7 @@ from .fastest_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, sh
 from .ideal_roofline import peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 TIE = 1.05  # what the bound leaves out decides between times that differ less
 NOTHING_FITS = "no candidate fits the shared memory of a block"

@@ -20,7 +20,8 @@ from .online_softmax import PIECE, softmax_pieces
 
 if TYPE_CHECKING:
     from ..core.keywords import UndroppedOptions
-    from ..core.typing import Mask, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
     from ..schedules.registry import SchedulesAsked
 
 ABSOLUTE = "error_: the largest absolute error of the outputs, whose inputs are random numbers of about 1"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
 

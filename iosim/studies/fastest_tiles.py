@@ -26,7 +26,7 @@ from ..schedules.registry import check_family
 from ..search.best import best_tiles
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..gpu.cuda.program import Program
 
 SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # sizes of a candidate's tiles

@@ -20,7 +20,10 @@ from ..errors import InputError
 from ..search.best import footprint
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Input, Machine, Rule, Shape, Size, Step, Tiling
+    from ..core.machine import Block, Input, Machine
+    from ..core.shapes import Shape
+    from ..core.tiling import Rule, Tiling
+    from ..core.typing import Size, Step
     from ..hardware import Hardware
     from ..schedules import Schedule
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 from ..answer import Column, Columns, Row, Table
 from ..core.arrays import last_true
-from ..core.problem import TENSORS, Attention, S
-from ..core.tiling import parse_tiles, tiles_text
+from ..core.problem import TENSORS, Attention
+from ..core.tiling import S, parse_tiles, tiles_text
 from ..counting.names import takes_options
 from ..errors import InputError
 from ..schedules import SCHEDULES
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Size, TilesAsked
+    from ..core.tiling import TilesAsked
+    from ..core.typing import Size
 
     Axis = int | str | Sequence[int | str]
 

@@ -34,7 +34,8 @@ from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, Rule, TilesAsked, Tiling
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule, TilesAsked, Tiling
     from ..gpu.predict.predict import Prediction
     from ..schedules.registry import SchedulesAsked
 

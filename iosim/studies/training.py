@@ -26,7 +26,8 @@ from ..units import binary, parse_bytes
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, Rule, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule, TilesAsked
 
 
 class Combination(NamedTuple):

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from ..core.loop_paths import run_together
-from ..core.machine import Machine, Tile
+from ..core.machine import Machine
+from ..core.shapes import Tile
 from ..core.shapes import product as product_of
 from ..core.watchers import Traffic
 from ..errors import InputError, suggestion
@@ -27,7 +28,11 @@ from .event_file import MOST_EVENTS, check_length, count_events
 from .turns import Turns
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention, Block, Bools, ScheduleLike, Shape, Size, Tiling
+    from ..core.machine import Block, ScheduleLike
+    from ..core.problem import Attention
+    from ..core.shapes import Shape
+    from ..core.tiling import Tiling
+    from ..core.typing import Bools, Size
     from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
 

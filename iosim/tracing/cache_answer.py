@@ -28,7 +28,9 @@ from .event_file import one_head_run
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, Rule, ScheduleLike, TilesAsked, Tiling
+    from ..core.machine import ScheduleLike
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule, TilesAsked, Tiling
     from .event_reader import MovesOfFile
 
 Tell = Callable[[str], None]

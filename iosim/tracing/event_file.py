@@ -16,8 +16,11 @@ from ..files import check_file, check_form, form_of
 from ..tables import csv_cell
 
 if TYPE_CHECKING:
+    from ..core.machine import Block, Input, Machine, ScheduleLike, ScheduleText
+    from ..core.problem import Attention
     from ..core.tiling import Rule, Tiling
-    from ..core.typing import Attention, Block, Event, Input, Machine, ScheduleLike, ScheduleText, Size, Step
+    from ..core.typing import Size, Step
+    from ..core.watchers import Event
     from ..schedules import Schedule
     from .turns import EventsOfTurns
 

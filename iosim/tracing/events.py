@@ -30,7 +30,9 @@ from .event_file import (
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Event, Mask, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
+    from ..core.watchers import Event
 
 SHOWN = 20  # events that are printed
 

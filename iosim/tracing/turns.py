@@ -11,11 +11,16 @@ import numpy as np
 
 from ..core.dependent_tiles import Span
 from ..core.loop_paths import LoopPaths
-from ..core.machine import Machine, Tile
+from ..core.machine import Machine
+from ..core.shapes import Tile
 from ..core.watchers import Trace
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Event, MaskLine, Shape, Size
+    from ..core.machine import Block
+    from ..core.mask_types import MaskLine
+    from ..core.shapes import Shape
+    from ..core.typing import Size
+    from ..core.watchers import Event
 
 MARK = "\0{}\0"  # in place of a number that differs from turn to turn: which of these it is
 MARK_IN_TEXT, MARK_IN_JSON = re.compile("\0([0-9]+)\0"), re.compile(r'"\\u0000([0-9]+)\\u0000"')

@@ -28,7 +28,7 @@ from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..counting.published import PublishedTiles
 
 

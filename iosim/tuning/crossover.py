@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
     from ..counting.result import Result
     from ..schedules.registry import SchedulesAsked
 

@@ -21,7 +21,7 @@ from .best import space_json
 from .curve import CurveStep
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
     from ..counting.published import PublishedTiles
     from ..schedules import Schedule
 

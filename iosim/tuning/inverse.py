@@ -50,7 +50,7 @@ from .stretches import (
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
     from ..schedules import Schedule
     from ..schedules.registry import SchedulesAsked
 

@@ -31,7 +31,8 @@ from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask, Rule, RuleName
+    from ..core.mask_types import Mask
+    from ..core.tiling import Rule, RuleName
     from ..schedules.registry import SchedulesAsked
 
 

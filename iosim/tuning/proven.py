@@ -25,7 +25,7 @@ from .least import tune
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.typing import Mask
+    from ..core.mask_types import Mask
 
 
 @dataclass(frozen=True, repr=False)

@@ -28,7 +28,9 @@ from .stretches import Interval, Stretch, intervals, octaves, stretches, united
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..core.typing import Attention, RuleName, Size
+    from ..core.problem import Attention
+    from ..core.tiling import RuleName
+    from ..core.typing import Size
     from ..counting.sweep_axes import Runs
 
 LeastBytes = Callable[[int], float]

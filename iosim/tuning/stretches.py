@@ -16,7 +16,7 @@ from ..counting.sentence import joined
 from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
-    from ..core.typing import Attention
+    from ..core.problem import Attention
 
 KIB = 1024
 

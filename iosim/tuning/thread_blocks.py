@@ -12,7 +12,11 @@ from ..core.watchers import Traffic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..core.typing import MaskLine, ScheduleLike, Size, Tile, Tiling, Watcher
+    from ..core.machine import ScheduleLike, Watcher
+    from ..core.mask_types import MaskLine
+    from ..core.shapes import Tile
+    from ..core.tiling import Tiling
+    from ..core.typing import Size
 
 ONE_WORD_IN = 10  # a launch can decide the number of blocks if it moves at least one in so many of all words
 

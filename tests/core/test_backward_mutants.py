@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Numeric, Tiling, Traffic
-from iosim.core.machine import Tile
+from iosim.core.shapes import Tile
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import backward, backward_lse

@@ -9,8 +9,8 @@ import pytest
 from spread import spread
 
 from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic
-from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
+from iosim.core.shapes import Tile
 from iosim.gpu.cuda.machine import generate, known_steps
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout

@@ -7,8 +7,8 @@ import pytest
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.levels import Inside
-from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
+from iosim.core.shapes import Tile
 from iosim.core.unrolled import Unrolled
 from iosim.distributed.hops import Visit
 from iosim.distributed.inside import FIRST, HOP, INNER, Below, together

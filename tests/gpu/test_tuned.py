@@ -101,7 +101,7 @@ def test_there_is_a_counter_for_every_tensor_that_moves(name):
 def test_words_and_output_on_a_gpu(name, d, dtype, mask):
     import numpy as np
 
-    from iosim.core.machine import Tile
+    from iosim.core.shapes import Tile
     from iosim.gpu.tuned.launch import run_tuned
     from iosim.oracles.attention import attention
 

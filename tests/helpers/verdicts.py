@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from iosim import Capacity, Folded, Numeric, Traffic
-from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
+from iosim.core.shapes import Tile
 from iosim.studies.judged_runs import same_counts
 
 

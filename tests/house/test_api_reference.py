@@ -52,9 +52,9 @@ SECTIONS = {
     "The problem and its tiles": {"core/problem.py": ["Attention", "Tensor"], "core/tiling.py": ["Tiling"]},
     "Schedules": {"schedules/registry.py": ["Schedule", "SCHEDULES", "register"]},
     "Machines": {
-        "core/machine.py": ["Machine", "Tile", "Block"], "core/folded.py": ["Folded"], "core/numeric.py": ["Numeric"],
+        "core/machine.py": ["Machine", "Block"], "core/shapes.py": ["Tile"], "core/folded.py": ["Folded"], "core/numeric.py": ["Numeric"],
     },
-    "Watchers": {"core/watchers.py": ["Traffic", "Capacity", "Flops", "Trace", "Watcher"]},
+    "Watchers": {"core/watchers.py": ["Traffic", "Capacity", "Flops", "Trace"], "core/machine.py": ["Watcher"]},
     "Errors": {
         "errors.py": ["IosimError", "InputError", "ScheduleError", "FoldingError", "CapacityError", "CheckError",
                       "MissingError", "InternalError"],
@@ -65,8 +65,11 @@ SECTIONS = {
     },
 }  # fmt: skip
 TYPES = {
-    "core/typing.py": ["Size", "Shape", "Array", "Bools", "Arrays", "ScheduleText", "Step", "Values", "Input", "MaskLine", "Mask",
-                       "Dropout", "ScheduleLike", "TrafficFormula", "FootprintFormula", "Example", "Answer"],
+    "core/typing.py": ["Size", "Array", "Bools", "Arrays", "Step", "Values"],
+    "core/shapes.py": ["Shape"],
+    "core/machine.py": ["ScheduleText", "Input", "ScheduleLike"],
+    "core/mask_types.py": ["MaskLine", "Mask", "Dropout"],
+    "schedules/registry.py": ["TrafficFormula", "FootprintFormula", "Example", "Answer"],
     "counting/sweep_axes.py": ["AxisValue"],
 }  # fmt: skip
 
@@ -169,17 +172,19 @@ def section(title, files):
 
 def type_of(file, name):
     """A type of the signatures: what it stands for, or the first line about a protocol."""
-    for node, text in documented(tree(file).body):
-        if ast.unparse(node).startswith(f"{name} = "):
+    body = tree(file).body
+    body = [inner for node in body for inner in (node.body if isinstance(node, ast.If) else [node])]
+    for node, text in documented(body):
+        if re.match(f"{name}(: TypeAlias)? = ", ast.unparse(node)):
             return item(ast.unparse(node), text)
-    (node,) = (n for n in tree(file).body if isinstance(n, ast.ClassDef) and n.name == name)
+    (node,) = (n for n in body if isinstance(n, ast.ClassDef) and n.name == name)
     return item(name, ast.get_docstring(node).split("\n\n")[0])
 
 
 def written():
     parts = [HEAD.strip(), *(section(title, files) for title, files in SECTIONS.items())]
     types = "\n".join(type_of(file, name) for file, names in TYPES.items() for name in names)
-    about = "Most are from iosim/core/typing.py, which only type checkers load."
+    about = "Only type checkers load most of them."
     return "\n\n".join([*parts, "## Types in signatures", about, types]) + "\n"
 
 

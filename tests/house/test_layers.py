@@ -73,12 +73,13 @@ def modules_of(name):
     return modules(name, tree_of(name))
 
 
-def modules(name, tree):
-    """The absolute names of all modules that a file imports at run time.
+def modules(name, tree, types=False):
+    """The absolute names of all modules that a file imports at run time, and with `types` for type checkers as well.
 
     `from . import x` imports `iosim.x` if x is a module, else `iosim`.
     """
-    folder, skipped, found = ["iosim", *Path(name).parts[:-1]], for_types(tree), set()
+    folder, found = ["iosim", *Path(name).parts[:-1]], set()
+    skipped = set() if types else for_types(tree)
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
@@ -181,6 +182,18 @@ def test_no_file_imports_itself_around_a_corner():
     """Imports form no circle, those inside functions included. Only an `__init__` may be imported back."""
     names = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in FILES}
     assert circles({module: own(name) & names.keys() for module, name in names.items() if module}) == set()
+
+
+def test_types_do_not_know_their_users():
+    """Imports for types form no circle either. The list of all public names for type checkers (.pyi) stands aside."""
+    names = {name.removesuffix(".py").replace("/", "."): name for name in FILES if not name.endswith("__init__.py")}
+    arrows = {}
+    for module, name in names.items():
+        whole = {m.removeprefix("iosim.") for m in modules(name, tree_of(name), types=True)}
+        arrows[module] = whole & names.keys()
+    assert (
+        circles({m: to for m, to in arrows.items() if package_of(m) in {"", *COUNTED, "tuning", "commands"}}) == set()
+    )
 
 
 def test_scripts_of_validation_have_no_circle():

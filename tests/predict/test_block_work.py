@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 from paths import ROOT
 
-from iosim.core.machine import Block, Tile
+from iosim.core.machine import Block
 from iosim.core.problem import TENSORS, Attention
+from iosim.core.shapes import Tile
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError, ScheduleError
 from iosim.gpu.calibrate import step_texts

@@ -9,7 +9,7 @@ from paths import DOCS
 from spread import spread
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count
-from iosim.core.machine import Tile
+from iosim.core.shapes import Tile
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.oracles.attention import attention

@@ -24,8 +24,8 @@ from iosim import (
     count,
     sweep,
 )
-from iosim.core.machine import Tile
 from iosim.core.problem import DENSE
+from iosim.core.shapes import Tile
 from iosim.errors import ScheduleError
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention

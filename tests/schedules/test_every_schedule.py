@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
-from iosim.core.machine import Tile
 from iosim.core.problem import DENSE, skips_tiles
+from iosim.core.shapes import Tile
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint
 from iosim.studies.judged_runs import same_counts

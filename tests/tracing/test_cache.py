@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Machine, Tiling
-from iosim.core.machine import Tile
+from iosim.core.shapes import Tile
 from iosim.masks import parse_mask
 from iosim.masks.mask import parse
 from iosim.tracing import accesses, cache, reuse_distance

@@ -15,7 +15,7 @@ from collections import OrderedDict
 import pytest
 
 from iosim import Attention, Machine, Tiling
-from iosim.core.machine import Tile
+from iosim.core.shapes import Tile
 from iosim.schedules import find
 
 

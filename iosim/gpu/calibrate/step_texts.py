@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from ...core.machine import Block, Machine, Tile
+from ...core.machine import Block, Machine
 from ...core.problem import DENSE, Attention
+from ...core.shapes import Tile
 from ...core.tiling import Tiling
 from ...masks import parse_mask
 from ...schedules.standard import output_pass, score_pass
@@ -45,7 +46,7 @@ from ..predict.block_work import (
 )
 
 if TYPE_CHECKING:
-    from ...core.typing import ScheduleText
+    from ...core.machine import ScheduleText
 
 TILE_ROWS = 64  # of a tile
 MARGIN = 4  # rows of its room that a ragged tile does not use

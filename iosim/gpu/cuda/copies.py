@@ -13,8 +13,8 @@ from math import gcd
 from typing import TYPE_CHECKING, Self
 
 from ...core.dependent_tiles import Moved, Share, Span, Stretch
-from ...core.machine import Block, Tile
-from ...core.shapes import product
+from ...core.machine import Block
+from ...core.shapes import Tile, product
 from ...hardware import SECTOR_BYTES
 from ...masks.reach import Seen
 from .plan import ALL_ROWS, Plan
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ...core.typing import Attention, Size, Tensor
+    from ...core.problem import Attention, Tensor
+    from ...core.typing import Size
 
     Numbers = NDArray[np.int64]
 

@@ -11,7 +11,8 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from ...core.dependent_tiles import Moved, Share, Span, Stretch
-from ...core.machine import Block, Tile
+from ...core.machine import Block
+from ...core.shapes import Tile
 from ...errors import ScheduleError
 from ...masks.dropout import DropoutPart
 from ...masks.mask import Part
@@ -22,7 +23,9 @@ from .record import Body, LoopNode, SymbolicTile, statements
 from .warp_split import WHOLE_TURNS
 
 if TYPE_CHECKING:
-    from ...core.typing import Input, MaskLine, Size
+    from ...core.machine import Input
+    from ...core.mask_types import MaskLine
+    from ...core.typing import Size
 
 LOOPS = "ijxyzuvw"  # the index of a loop, by the number of loops around it
 MOST_BODIES = 4  # on an H200 code of more than about 90 KB takes longer to be fetched than to run

@@ -31,7 +31,7 @@ from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
 from .write import Writer
 
 if TYPE_CHECKING:
-    from ...core.typing import Block, ScheduleLike, ScheduleText
+    from ...core.machine import Block, ScheduleLike, ScheduleText
 
 STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
 PRELUDE_FILES = ("gpu/cuda/ptx.cuh", "gpu/cuda/tiles.cuh", "gpu/cuda/mma.cuh", "gpu/cuda/products.cuh", *STEP_FILES)

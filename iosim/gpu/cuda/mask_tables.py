@@ -18,8 +18,8 @@ from ...masks.mask import BoundMask, Mask
 from ...masks.reach import Seen, ends
 
 if TYPE_CHECKING:
+    from ...core.mask_types import Mask as AnyMask
     from ...core.typing import Bools, Size
-    from ...core.typing import Mask as AnyMask
     from ...masks.functions import MaskFunction
 
 BitWords = NDArray[np.uint32]

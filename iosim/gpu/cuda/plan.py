@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...core.machine import Block, Tile
-from ...core.shapes import product
+from ...core.machine import Block
+from ...core.shapes import Tile, product
 from ...core.tiling import MMA
 from ...steps.softmax import Cost
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
 from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, TEAM_ROWS
 
 if TYPE_CHECKING:
-    from ...core.typing import Attention, Size
+    from ...core.problem import Attention
+    from ...core.typing import Size
 
 
 ALIGNMENT = 16  # bytes

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ...core.typing import Attention, Tiling
+    from ...core.problem import Attention
+    from ...core.tiling import Tiling
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ...core.machine import Block, Machine, Tile
+from ...core.machine import Block, Machine
+from ...core.shapes import Tile
 from ...errors import ScheduleError
 
 if TYPE_CHECKING:
-    from ...core.typing import Attention, Input, MaskLine, Shape, Size
+    from ...core.machine import Input
+    from ...core.mask_types import MaskLine
+    from ...core.problem import Attention
+    from ...core.shapes import Shape
+    from ...core.typing import Size
     from ...core.typing import Step as TileStep
 
 

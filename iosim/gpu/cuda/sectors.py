@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...core.dependent_tiles import Stretch
 from ...core.folded import Folded, Group, joined
-from ...core.machine import Block, Tile
+from ...core.machine import Block
 from ...core.problem import as_moved
+from ...core.shapes import Tile
 from ...hardware import SECTOR_BYTES
 from .copies import Copy
 from .plan import make_plan
@@ -22,7 +23,12 @@ from .record import LoadNode, Recorder, StoreNode, statements
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...core.typing import Attention, MaskLine, ScheduleLike, ScheduleText, Shape, Size, SizeClasses, Tiling
+    from ...core.machine import ScheduleLike, ScheduleText
+    from ...core.mask_types import MaskLine
+    from ...core.problem import Attention
+    from ...core.shapes import Shape, SizeClasses
+    from ...core.tiling import Tiling
+    from ...core.typing import Size
 
 
 class PartialSectors(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from ...core.machine import Block, Tile
-from ...core.shapes import product
+from ...core.machine import Block
+from ...core.shapes import Tile, product
 from ...core.tiling import MMA
 
 if TYPE_CHECKING:

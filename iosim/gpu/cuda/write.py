@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ...core.machine import Block, Tile
+from ...core.machine import Block
 from ...core.problem import Attention, Tensor
-from ...core.shapes import product
+from ...core.shapes import Tile, product
 from ...masks.mask import Part
 from .barriers import Access, State, barrier_lines, hbm, sram
 from .copies import block_stride, is_aligned, row_stride

@@ -20,8 +20,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ...core.machine import Block, Tile
-from ...core.shapes import product
+from ...core.machine import Block
+from ...core.shapes import Tile, product
 from ...core.unrolled import BlockWatcher
 from ...errors import ScheduleError
 from ...steps.softmax import Cost
@@ -40,7 +40,9 @@ from ..cuda.warp_split import (
 )
 
 if TYPE_CHECKING:
-    from ...core.typing import Input, Shape, Size, Step
+    from ...core.machine import Input
+    from ...core.shapes import Shape
+    from ...core.typing import Size, Step
 
 Unit = Literal["tensor", "simt"]
 

@@ -20,7 +20,9 @@ from ...errors import InputError
 from .l2 import CellNumbers
 
 if TYPE_CHECKING:
-    from ...core.typing import Block, ScheduleLike, ScheduleText, Size, Tiling
+    from ...core.machine import Block, ScheduleLike, ScheduleText
+    from ...core.tiling import Tiling
+    from ...core.typing import Size
 
 MOST_HEAD_EVENTS = 6_000_000  # loads and stores of tiles of one head: half a minute of visiting every tile
 LEAST_CELL_COLUMNS = 32

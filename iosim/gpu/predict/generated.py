@@ -21,7 +21,7 @@ from .launch_time import blocks_on
 from .predict import Prediction, predict
 
 if TYPE_CHECKING:
-    from ...core.typing import ScheduleLike
+    from ...core.machine import ScheduleLike
 
 
 class LaunchShape(TypedDict):

@@ -15,8 +15,9 @@ from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from ...core.folded import Folded
-from ...core.machine import Block, Tile
+from ...core.machine import Block
 from ...core.problem import as_moved
+from ...core.shapes import Tile
 from ...core.watchers import Watcher
 from ...errors import InputError, IosimError
 from ...hardware import Hardware
@@ -26,7 +27,9 @@ from .blocks import LEAST_CELL_COLUMNS, LEAST_CELL_ROWS
 from .generated import check_room, launch_shapes, occupancies, predict_generated
 
 if TYPE_CHECKING:
-    from ...core.typing import Attention, Input, ScheduleLike, Size, Step
+    from ...core.machine import Input, ScheduleLike
+    from ...core.problem import Attention
+    from ...core.typing import Size, Step
     from ...schedules import Schedule
     from .predict import Prediction
 

@@ -23,7 +23,9 @@ from .launch_time import Rates, StepRates, Time, time_of_launches
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...core.typing import S, ScheduleLike, ScheduleText, Size, Tiling
+    from ...core.machine import ScheduleLike, ScheduleText
+    from ...core.tiling import S, Tiling
+    from ...core.typing import Size
 
 Key = TypeVar("Key", StepKey, LoopKey)
 

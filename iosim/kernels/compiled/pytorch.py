@@ -8,7 +8,7 @@ from ...core.tiling import Tiling
 from ...counting.published import FA2_TILES
 
 if TYPE_CHECKING:
-    from ...core.typing import Attention
+    from ...core.problem import Attention
     from ...hardware import Hardware
 
 FLASH = "aten._scaled_dot_product_flash_attention"

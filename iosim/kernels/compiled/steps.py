@@ -18,7 +18,7 @@ from .inductor import InductorKernel, kernel_of_source
 from .pytorch import EFFICIENT, EFFICIENT_BACKWARD, FLASH, FLASH_BACKWARD, may_split, own_tiles
 
 if TYPE_CHECKING:
-    from ...core.typing import Attention
+    from ...core.problem import Attention
     from ...counting.published import Published
     from ...counting.report import Report
     from ...counting.result import Result

@@ -16,7 +16,7 @@ from ...errors import InputError
 from .code import ATOMICS, READS, WRITES
 
 if TYPE_CHECKING:
-    from ...core.typing import Event
+    from ...core.watchers import Event
     from .launch import Tensor
     from .numbers import Integers
 
