@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from .shapes import Tile
-from .tiling import Sizes, Tiling
-from .typing import Array, Bools, Size, Values
+if TYPE_CHECKING:
+    from .shapes import Tile
+    from .tiling import Sizes, Tiling
+    from .typing import Array, Bools, Size, Values
 
 
 class MaskLine(Protocol):
