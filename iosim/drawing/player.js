@@ -59,7 +59,7 @@
   };
   const range = (name, from, count) => (count === 1 ? `, ${name} ${from}` : `, ${name}s ${from}–${from + count - 1}`);
   const place = (event) =>
-    event[NAME] + range("row", event[ROW], event[ROWS]) + (data.file || "SP".includes(event[NAME]) || some(event) ? range("column", event[COLUMN], event[COLUMNS]) : "");
+    event[NAME] + range("row", event[ROW], event[ROWS]) + ("SP".includes(event[NAME]) || some(event) ? range("column", event[COLUMN], event[COLUMNS]) : "");
   // Whether an event of a GPU is about some of the columns of a tensor, which are its heads.
   const some = (event) => data.gpus && event[NAME] in data.runs[0].tensors && event[COLUMNS] < data.runs[0].tensors[event[NAME]][1];
   const often = (event) => (event[TIMES] > 1 ? ` With the sizes of the question this happens ${grouped(event[TIMES])} times.` : "");
@@ -136,7 +136,7 @@
     view.sram = make("div", "sram", lane);
     view.box = make("div", "box", lane);
     view.box.style.width = (100 * data.M) / most + "%";
-    view.occupancy = run.peak === null ? null : graph(run, lane);
+    view.occupancy = graph(run, lane);
     const table = make("table", "", lane), header = make("tr", "", make("thead", "", table));
     const counted = data.gpus ? ["received", ""] : ["read", "written"];
     for (const [text, name] of [["tensor", ""], ...counted.map((text) => [text, "n"]), ["", ""]]) make("th", name, header, text);
@@ -151,7 +151,7 @@
     }
     view.code = make("div", "code", lane);
     view.code.tabIndex = 0;
-    view.code.setAttribute("aria-label", (data.file ? "The programs of " : "The text of ") + run.name);
+    view.code.setAttribute("aria-label", "The text of " + run.name);
     view.code.hidden = !run.text.length;
     view.text = run.text.map((line) => make("div", "", view.code, line || " "));
     return view;
@@ -181,7 +181,7 @@
     shape("line", { x1: 0, x2: 1000, y1: limit, y2: limit, style: "stroke:var(--muted);stroke-width:2;stroke-dasharray:8 6" });
     const cursor = shape("line", { y1: 0, y2: 100, style: "stroke:var(--ink);stroke-width:3" });
     lane.append(svg);
-    const note = make("div", "sram", lane, `words in ${memory} against words moved; dashed: ` + (data.file || data.gpus ? "the most" : "M"));
+    const note = make("div", "sram", lane, `words in ${memory} against words moved; dashed: ` + (data.gpus ? "the most" : "M"));
     note.setAttribute("aria-hidden", "true");
     return cursor;
   }
@@ -213,8 +213,8 @@
     view.lane.dataset.moved = moved;
     view.event.textContent = finished ? "Done: " + told(event) : told(event);
     const inside = event ? event[INSIDE] : {}, held = Object.values(inside).reduce((a, b) => a + b, 0);
-    view.sram.textContent = run.peak === null ? "The file does not say what is on chip."
-      : data.file || data.gpus ? (data.gpus ? "Memory: " : "SRAM: ") + held + " words, at most " + data.M : "SRAM: " + held + " of M = " + data.M + " words";
+    view.sram.textContent = data.gpus ? "Memory: " + held + " words, at most " + data.M
+      : "SRAM: " + held + " of M = " + data.M + " words";
     view.box.classList.toggle("over", held > data.M);
     if (held > data.M) make("span", "over-note", view.sram, " — " + (held - data.M) + " words too many: does not fit");
     view.box.replaceChildren();
@@ -225,7 +225,7 @@
       block.title = name + ": " + size + " words";
     }
     const x = (1000 * (done ? run.after[done - 1] : 0)) / longest;
-    if (view.occupancy) for (const name of ["x1", "x2"]) view.occupancy.setAttribute(name, x);
+    for (const name of ["x1", "x2"]) view.occupancy.setAttribute(name, x);
     const lit = new Set(event ? event[LINES] : []);
     view.text.forEach((line, k) => line.classList.toggle("lit", lit.has(k)));
     const first = event && event[LINES].length ? view.text[event[LINES][event[LINES].length - 1]] : null;

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from ..commands.command import Need, named_command
+from ..commands.command import M_OR_TILES, D, N, named_command
 from ..commands.open_page import check_opened, open_option, open_page
 from ..commands.options import (
-    alone,
     chip_options,
     file_option,
     memory_options,
     problem_asked,
     problem_options,
-    text_option,
     tile_options,
     variant_options,
 )
@@ -21,22 +19,9 @@ from ..counting.given import Asked
 from ..errors import InputError
 from ..files import form_of
 
-WITHOUT_TRACE = (Need("N", ("trace",)), Need("d", ("trace",)), Need("M", ("hardware", "tiles", "trace")))
-trace_option = text_option(
-    "--trace",
-    "Show a file of iosim trace or iosim explain --trace (.csv, .jsonl, .parquet) in place of schedules: at most 4000 "
-    "events.",
-    metavar="FILE",
-)
 
-
-def page_text(asked: Asked, trace: str | None) -> str:
+def page_text(asked: Asked) -> str:
     """The page as HTML, from the options of the command line."""
-    if trace is not None:
-        from .trace_page import trace_page
-
-        alone(asked)
-        return trace_page(trace)
     from ..commands.answer import say
     from ..counting.count import count
     from .page import page
@@ -52,7 +37,7 @@ def page_text(asked: Asked, trace: str | None) -> str:
 
 @named_command(
     "report",
-    needs=WITHOUT_TRACE,
+    needs=(N, D, M_OR_TILES),
     usual="core",
     first="heads causal mask hardware schedules tiles in_browser",
 )
@@ -61,15 +46,13 @@ def page_text(asked: Asked, trace: str | None) -> str:
 @tile_options
 @variant_options
 @chip_options
-@trace_option
 @open_option
 @file_option("Write to a file, FILE.html; - is stdout, which gets the page by default unless it is a terminal.")
 @problem_asked
-def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None) -> None:
+def command(asked: Asked, in_browser: bool, path: str | None) -> None:
     """One self-contained HTML page: traffic against M, a player of tiles that move, counts, bounds, SRAM, the mask.
 
-    With --open the name of the page's file is printed, and a browser shows it: schedules, or a kernel, move tile by
-    tile.
+    With --open the name of the page's file is printed, and a browser shows it: schedules move tile by tile.
 
     Example: iosim report --N 8192 --d 128 --M 100KB -o report.html
     """
@@ -81,7 +64,7 @@ def command(asked: Asked, trace: str | None, in_browser: bool, path: str | None)
     if path is None and not in_browser and sys.stdout.isatty():
         hint = "a pipe gets the page, and --open shows it in a browser"
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
-    text = page_text(asked, trace)
+    text = page_text(asked)
     if in_browser:
         open_page(text, path)
     else:

@@ -5,7 +5,6 @@ import pytest
 DEVICES = [
     ("sweep", "/dev/zero"),
     ("count", "--N", 64, "--d", 16, "--load", "/dev/zero"),
-    ("report", "--trace", "/dev/zero"),
     ("cache", "--trace", "/dev/zero", "--M", "4KB"),
     ("verify", "--from-ncu", "/dev/zero"),
 ]
