@@ -45,9 +45,9 @@ def line_by_line(string):
     return np.repeat(first[string.ids] - (np.cumsum(count) - count), count) + np.arange(count.sum())
 
 
-def lines_only(lines, fast):
+def lines_only(lines):
     """The accesses without runs: every line is an object of weight 1."""
-    return reuse_distance.needs(lines, np.ones(lines.max() + 1, np.int64), fast)
+    return reuse_distance.needs(lines, np.ones(lines.max() + 1, np.int64))
 
 
 def replay(string):
@@ -88,11 +88,8 @@ def main():
         times[BELADY].append(seconds(lambda: cache.belady(string, M // 64), 1))
         theirs += [turn()] if turn else []
     times = {what: min(found) for what, found in times.items()}
-    if find_spec("numba"):
-        assert int(np.count_nonzero(lines_only(lines, True) > M // 64)) == MISSES
-        times["reuse distances line by line, Numba"] = seconds(lambda: lines_only(lines, True), 3)
-    assert int(np.count_nonzero(lines_only(lines, False) > M // 64)) == MISSES
-    times["reuse distances line by line, NumPy"] = seconds(lambda: lines_only(lines, False), 1)
+    assert int(np.count_nonzero(lines_only(lines) > M // 64)) == MISSES
+    times["reuse distances line by line"] = seconds(lambda: lines_only(lines), 1)
     if theirs:
         assert {misses for _, misses in theirs} == {MISSES}
         times[PEER] = min(theirs)[0]

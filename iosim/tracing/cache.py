@@ -48,9 +48,9 @@ class CacheCounts:
 class LRU:
     """The LRU caches of all sizes, from one pass over a string of accesses."""
 
-    def __init__(self, string: Accesses, fast: bool | None = None):
+    def __init__(self, string: Accesses):
         self.string = string
-        need = needs(string.ids, string.weights, fast)
+        need = needs(string.ids, string.weights)
         older = dirty_needs(string.ids, string.stores, need)
         again = string.stores & (older < UNREACHED)
         self.last = np.unique(string.ids[string.stores])  # a cache of any capacity writes back their last value

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     """One number for each access or each object: objects, weights, places or needs."""
 
 UNREACHED = 2**62  # the need of a first access, and the place of a next access that does not come
-NUMBA_FROM = 300_000  # accesses from which Numba's second of compiling is worth it
 
 
 def previous_access(ids: Numbers) -> Numbers:
@@ -45,37 +44,17 @@ def next_access(ids: Numbers) -> Numbers:
     return found
 
 
-def needs(ids: Numbers, weights: Numbers, fast: bool | None = None) -> Numbers:
+def needs(ids: Numbers, weights: Numbers) -> Numbers:
     """The need of every access, in units; UNREACHED for a first access.
 
-    `fast` uses Numba (extra `fast`). By default Numba is used where it is installed and the string is long enough.
-    """
-    if fast is None:
-        fast = len(ids) >= NUMBA_FROM and numba_is_there()
-    if fast:
-        from .reuse_distance_numba import fenwick_needs
-
-        return fenwick_needs(ids, weights, UNREACHED)
-    return sorted_needs(ids, previous_access(ids), weights)
-
-
-def numba_is_there() -> bool:
-    """Whether Numba is installed."""
-    from importlib.util import find_spec
-
-    return find_spec("numba") is not None
-
-
-def sorted_needs(ids: Numbers, before: Numbers, weights: Numbers) -> Numbers:
-    """The need of every access, by NumPy. `before` are the places of the previous accesses.
-
-    Let t be an access and p = before[t]. The object of t counts once, at p. Every other object accessed between p and t
-    counts once, at its first access behind p: a place u with p < u < t and before[u] < p. All places u < p have
-    before[u] < p as well, so their weights are taken off. With w[u], the weight of the object at place u,
+    Let t be an access and p = before[t], the place of the previous access. The object of t counts once, at p. Every
+    other object accessed between p and t counts once, at its first access behind p: a place u with p < u < t and
+    before[u] < p. All places u < p have before[u] < p as well, so their weights are taken off. With w[u], the weight of
+    the object at place u,
 
         need(t) = sum of w[u] over u < t with before[u] < before[t]  -  sum of w[u] over u < before[t].
     """
-    w = weights[ids]
+    before, w = previous_access(ids), weights[ids]
     so_far = np.cumsum(w) - w
     earlier = sums_of_smaller(before, w)
     return np.where(before < 0, UNREACHED, earlier - so_far[before])

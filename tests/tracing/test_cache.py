@@ -237,28 +237,13 @@ def test_belady_never_loses_to_lru_and_both_reach_the_compulsory_lines():
 def test_distances_by_hand():
     """In a b b c a with weights 1, 2, 4, the second b needs its own 2. The last a needs a, b and c: 7."""
     ids, weights = np.array([0, 1, 1, 2, 0]), np.array([1, 2, 4])
-    assert reuse_distance.needs(ids, weights, fast=False).tolist() == [
+    assert reuse_distance.needs(ids, weights).tolist() == [
         reuse_distance.UNREACHED,
         reuse_distance.UNREACHED,
         2,
         reuse_distance.UNREACHED,
         7,
     ]
-
-
-@pytest.mark.needs("numba")
-def test_numba_and_numpy_agree():
-    rng = np.random.default_rng(8)
-    for n in (1, 2, 3, 17, 1000, 4097):
-        weights = rng.integers(1, 50, 40)
-        ids = rng.integers(0, 40, n)
-        assert (reuse_distance.needs(ids, weights, fast=True) == reuse_distance.needs(ids, weights, fast=False)).all()
-
-
-def test_nothing_is_slow_without_numba(monkeypatch):
-    monkeypatch.setattr(reuse_distance, "NUMBA_FROM", 1)
-    monkeypatch.setattr(reuse_distance, "numba_is_there", lambda: False)
-    assert reuse_distance.needs(np.array([0, 0]), np.array([3])).tolist() == [reuse_distance.UNREACHED, 3]
 
 
 # ---------------------------------------------------------------- the published trace
