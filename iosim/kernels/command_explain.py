@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..commands.answer import Part
     from ..core.problem import Attention
     from ..tracing.event_file import Emit
-    from .compiled.step import Compiled
     from .explain import Explained, Question
     from .kept import Tensors
     from .launches import Answers, Refused
@@ -83,13 +82,8 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
 @click.argument("file", required=False)
 @text_option(
     "--script",
-    "A Python file: explain each launch that it makes, those of torch.compile too, in place of FILE and --grid.",
+    "A Python file: explain each launch that it makes (also output_code.py of torch.compile), in place of FILE.",
     metavar="FILE.py",
-)
-@text_option(
-    "--inductor",
-    "Code that Inductor (torch.compile) left behind, output_code.py or a folder: explain each launch of a step.",
-    metavar="FOLDER",
 )
 @text_option("--kernel", "The kernel's name (default: the only one of the file).", metavar="NAME")
 @text_option("--grid", "Programs on each axis: expressions in the names of --arg and --const.", metavar="EXPRESSIONS")
@@ -143,7 +137,6 @@ def command(
     launch: Launch,
     asked: Asked,
     script: str | None,
-    inductor: str | None,
     output: Output,
     **given: str | bool | None,
 ) -> None:
@@ -179,20 +172,18 @@ def command(
     )
     own = launch.texts
     with under_way(erases=script is None) as tell:
-        launches, found = explained(Given(script, inductor, own), question, tell)
+        launches, found = explained(script, own, question, tell)
     answers = found.found
     say([*aside, *found.notes, *untimed(answers, question), *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts: list[Part] = [part_of(answer) for answer in answers]
-    if found.compiled is not None:
-        parts.append(({}, found.compiled))
     ranked = asked.tune and launches == 1 and len(answers) > 1
     above: Pieces = []
     if len(answers) > 1:
         above = [ranking(answers) if ranked else of_all(answers), ""]
     answer_all(parts, output, above=above, more=refusals(found.refused))
-    check([*answers, *([found.compiled] if found.compiled else [])], asked, kept)
+    check(answers, asked, kept)
     if found.refused:
         sys.exit(1)
 
@@ -213,27 +204,15 @@ def refusals(refused: list[Refused]) -> dict[str, object]:
     return {"refused": [asdict(one) for one in refused]} if refused else {}
 
 
-class Given(NamedTuple):
-    """The places of launches: a script, code of Inductor, or a launch as texts."""
-
-    script: str | None
-    inductor: str | None
-    own: LaunchTexts
-
-
-def explained(given: Given, question: Question, tell: Callable[[str], None]) -> tuple[int, Answers]:
-    """(the number of launches in FILE, the answers). A script counts as none, and so does code of Inductor."""
-    from .launches import Answers, inductor_answers, launch_answers, script_answers
+def explained(
+    script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
+) -> tuple[int, Answers]:
+    """(the number of launches in FILE, the answers). A script counts as none."""
+    from .launches import Answers, launch_answers, script_answers
     from .read.launch_texts import launches_of_file
 
-    script, inductor, own = given
-    alone = own.file or own.grid is not None or own.arg or own.const
-    if inductor is not None:
-        if alone or script is not None or own.kernel or question.tune or question.log is not None:
-            raise InputError("--inductor", "a launch beside it", "--inductor alone, with --target and --hardware")
-        return 0, inductor_answers(inductor, question, tell)
     if script is not None:
-        if alone:
+        if own.file or own.grid is not None or own.arg or own.const:
             raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
         tell(f"explaining the launches of {script}")
         return 0, script_answers(script, own.kernel, question)
@@ -249,7 +228,7 @@ def explained(given: Given, question: Question, tell: Callable[[str], None]) -> 
     return len(launches), answers
 
 
-def check(answers: list[Explained | Compiled], asked: Asked, kept: Mapping[str, Tensors] | None) -> None:
+def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | None) -> None:
     """Raise CheckError if words changed (--check), or if some lie outside of their tensors (--fail-outside)."""
     from .kept import changes
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from .compiled.step import Compiled
     from .explain import Explained
 
 OPTION = "--check"
@@ -61,7 +60,7 @@ def by_launch(answers: Iterable[tuple[str, Tensors]]) -> dict[str, Tensors]:
     return found
 
 
-def changes(kept: Mapping[str, Tensors], answers: Iterable[Explained | Compiled]) -> list[str]:
+def changes(kept: Mapping[str, Tensors], answers: Iterable[Explained]) -> list[str]:
     """A sentence for each number that differs from the kept one, and for each launch that is new or gone."""
     now = by_launch((answer.kernel, numbers(answer)) for answer in answers)
     found = []
@@ -75,7 +74,7 @@ def changes(kept: Mapping[str, Tensors], answers: Iterable[Explained | Compiled]
     return found
 
 
-def numbers(answer: Explained | Compiled) -> Tensors:
+def numbers(answer: Explained) -> Tensors:
     """The integers of each argument."""
     return {
         name: {key: value for key, value in row.items() if isinstance(value, int)}

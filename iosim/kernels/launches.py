@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..answer import Column, Columns, Table, Type, type_of
 from ..errors import InputError
@@ -16,15 +15,12 @@ from .explain import Explained, Question, explained, plain_value
 from .pretend.packages import needed
 from .read.arguments import GRID_EXAMPLE, read_grid
 from .read.compile import capability
+from .read.inductor_code import AS_CODE
 from .read.kernel import Configuration, Kernel, KernelLaunch
 from .read.kernel_file import check_file, kernel_of
 from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader
-from .read.script import Caught, caught_launches, line_of, without_pytorch
+from .read.script import Caught, caught_launches, without_pytorch
 from .walk.launch import Value
-
-if TYPE_CHECKING:
-    from .compiled.capture import Compilations
-    from .compiled.step import Compiled
 
 
 @dataclass(frozen=True)
@@ -47,15 +43,12 @@ class Answers:
     refused: list[Refused] = field(default_factory=list)
     """The launches without an answer."""
     notes: list[str] = field(default_factory=list)
-    compiled: Compiled | None = None
-    """What `torch.compile` made of a script."""
 
     def add(self, more: Answers) -> None:
         """Add other answers at the end."""
         self.found += more.found
         self.refused += more.refused
         self.notes += [note for note in more.notes if note not in self.notes]
-        self.compiled = more.compiled or self.compiled
 
 
 def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
@@ -119,15 +112,9 @@ def chosen_note(answer: Explained, chosen: Configuration, count: int, question: 
 
 def script_answers(file: str, name: str | None, question: Question) -> Answers:
     """The answers for the launches of a script. Equal launches have one answer."""
-    from .compiled.capture import Compilations, compilations_caught
-
-    compilations, path = Compilations(), Path(file).resolve()
-    catching = compilations_caught(compilations, lambda: line_of(path))
-    run = caught_launches(file, capability(question.target), question.timeout, catching)
-    caught = run.launches
-    answers = Answers() if name else compiled_answers(compilations, path.name, question)
-    answers.notes += run.notes
-    if run.early and not (run.left and compilations.graphs):
+    run = caught_launches(file, capability(question.target), question.timeout)
+    caught, answers = run.launches, Answers(notes=run.notes)
+    if run.early:
         answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(run)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
@@ -135,13 +122,13 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
             kept.setdefault(launch.key, []).append(launch)
     for same in kept.values():
         answers.add(launch_of_script(same, question))
-    if not caught and answers.compiled is None and without_pytorch(run):
+    if not caught and without_pytorch(run):
         raise needed("torch", f"; it ended early, {run.early}" if run.early else "")
-    if not answers.found and answers.compiled is None:
+    if not answers.found:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
         where = str(answers.refused[0]) if answers.refused else f"--script {file}"
-        hint = "" if caught or answers.refused else without_kernels(path, question.target)
+        hint = "" if caught or answers.refused else without_kernels(run.path, question.target)
         raise InputError(where, f"launches of {names}, and no answer", allowed, hint)
     return answers
 
@@ -149,33 +136,9 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
 def without_kernels(path: Path, target: str) -> str:
     """The hint for a script that launches no kernel of Triton."""
     text = path.read_text(errors="replace")
-    if "torch" in text and "torch.compile" not in text and "triton" not in text:
-        return "PyTorch's own kernels are not seen: call torch.compile(model), and its launches are listed"
+    if "torch" in text and "triton" not in text:
+        return f"PyTorch's own kernels are not seen: {AS_CODE}"
     return f"the script saw a GPU of {target}; --target names another"
-
-
-def compiled_answers(found: Compilations, script: str, question: Question) -> Answers:
-    """The answers for what `torch.compile` made of a script."""
-    from .compiled.code import read_code, renumbered
-    from .compiled.step import compiled
-
-    places = [f"{script}, line {graph.line}" for graph in found.graphs]
-    codes = [
-        (read_code(graph.code, place), place, graph.runs) for graph, place in zip(found.graphs, places, strict=True)
-    ]
-    renumbered([code for code, _, _ in codes])
-    for (code, _, _), graph in zip(codes, found.graphs, strict=True):
-        code.data = graph.data
-    refused = [Refused("torch.compile", f"{script}, line {line}", why) for line, why in found.refused]
-    answers = Answers(refused=refused, compiled=compiled(codes, question, lambda text: None) if codes else None)
-    return with_failed(answers)
-
-
-def with_failed(answers: Answers) -> Answers:
-    """The answers, with the launches of a compiled graph that have none."""
-    failed = answers.compiled.failed if answers.compiled else []
-    answers.refused += [Refused(step.name, place, step.how) for place, step in failed]
-    return answers
 
 
 def launch_of_script(same: list[Caught], question: Question) -> Answers:
@@ -189,15 +152,6 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
         return Answers([], [Refused(first.kernel.name, first.quoted, str(error))])
     found = [replace(a, place=first.line, launches=len(same)) for a in found]
     return Answers(found, [], [f"{first.line}: {note}" for note in notes])
-
-
-def inductor_answers(path: str, question: Question, tell: Callable[[str], None]) -> Answers:
-    """The answer for the code that Inductor left in a file or a folder."""
-    from .compiled.code import codes_of
-    from .compiled.step import compiled
-
-    codes = [(code, place, None) for code, place in codes_of(path)]
-    return with_failed(Answers(compiled=compiled(codes, question, tell)))
 
 
 # ---------------------------------------------------------------- configurations, best first

@@ -205,17 +205,6 @@ def test_a_script_as_it_is(launched, name):
     assert launched(text)[:2] == (0, rows), launched(text)[2]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_script_of_pytorch_alone_is_told_to_compile(iosim, tmp_path, compiled):
-    path = tmp_path / "eager.py"
-    text = "import torch\nq = torch.rand(1, 2, 64, 64, device='cuda', dtype=torch.float16)\n"
-    attention = "torch.nn.functional.scaled_dot_product_attention"
-    path.write_text(f"{text}{f'torch.compile({attention})' if compiled else attention}(q, q, q)\n")
-    found = iosim("explain", "--script", path, "--no-resources")
-    hint = "PyTorch's own kernels are not seen: call torch.compile"
-    assert found.exit_code == (0 if compiled else 2) and (hint in found.stderr) != compiled
-
-
 TIMES = {
     "do_bench": "ms = triton.testing.do_bench(lambda: run(torch.rand(64, device='cuda')))",
     "do_bench_cudagraph": "ms = triton.testing.do_bench_cudagraph(lambda: run(torch.rand(64, device='cuda')))",

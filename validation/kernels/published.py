@@ -132,7 +132,6 @@ def work(script: Path, kernels: list[str]) -> None:
     """Print what both say of kernels of a script, a line of JSON for each: [kernel, columns]."""
     import interpreted_drawn
 
-    from iosim.kernels.compiled.capture import Compilations, compilations_caught
     from iosim.kernels.read.compile import capability
     from iosim.kernels.read.script import Caught, caught_launches
 
@@ -140,8 +139,7 @@ def work(script: Path, kernels: list[str]) -> None:
     target = FLAGS.get(script.stem, ["--target", "sm_90"])[1]
     launches: dict[str, dict[object, Caught]] = {}
     out = sys.stdout
-    catching = compilations_caught(Compilations(), lambda: 0)
-    for each in caught_launches(str(script), capability(target), 300, catching).launches:
+    for each in caught_launches(str(script), capability(target), 300).launches:
         launches.setdefault(each.kernel.name, {}).setdefault(each.key, each)
     for kernel in kernels:
         pairs = [(str(script.with_suffix("")), each) for each in launches.get(kernel, {}).values()]

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
+from ..read.inductor_code import AS_CODE
 from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
 
@@ -105,6 +106,7 @@ def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda
         stack.enter_context(mock.patch.object(torch.version, "cuda", CUDA_VERSION))
         stack.enter_context(mock.patch.object(torch, "allclose", lambda *_, **__: True))
         stack.enter_context(mock.patch.object(torch.testing, "assert_close", lambda *_, **__: None))
+        stack.enter_context(mock.patch.object(torch, "compile", not_compiled(tell)))
         stack.enter_context(mock.patch.object(torch.nn.Module, "_apply", applied))
         stack.enter_context(mock.patch.object(FakeTensor, "device", property(device_for(FakeTensor.device.fget))))
         own = stack.enter_context(implementations())
@@ -114,6 +116,16 @@ def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda
         )
         stack.enter_context(on_the_cpu())
         yield
+
+
+def not_compiled(tell: Callable[[str], None]):  # type: ignore[no-untyped-def]
+    """`torch.compile`, which leaves a model as it is."""
+
+    def compile(model=None, **named):  # type: ignore[no-untyped-def]
+        tell(f"torch.compile is not followed: {AS_CODE}")
+        return model if model is not None else lambda model: model
+
+    return compile
 
 
 def strided(size, stride, dtype):  # type: ignore[no-untyped-def]

@@ -29,6 +29,7 @@ from ..walk.places import place
 from .arguments import as_tensor
 from .compile import Compilation
 from .faults import Overtime, fault, limited
+from .inductor_code import inductor_code, uncounted
 from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, require_triton
 from .kernel_file import folder_on_path
 
@@ -183,8 +184,6 @@ class ScriptRun:
     path: Path
     launches: list[Caught] = field(default_factory=list)
     early: str | None = None
-    left: bool = False
-    """Whether it ended by itself, without an error and without a launch."""
     missing: set[str] = field(default_factory=set)
     """The packages that are not installed, whose place stand-ins took."""
     notes: list[str] = field(default_factory=list)
@@ -201,10 +200,8 @@ class ScriptRun:
             self.tell(f"{text}, first at {where}")
 
 
-def caught_launches(
-    file: str, capability: int = 90, seconds: float | None = None, more: AbstractContextManager[None] | None = None
-) -> ScriptRun:
-    """The launches of a script, which is ended after so many seconds. It runs inside `more`."""
+def caught_launches(file: str, capability: int = 90, seconds: float | None = None) -> ScriptRun:
+    """The launches of a script, which is ended after so many seconds."""
     require_triton()
     if "\0" in file or not Path(file).is_file():
         raise InputError("--script", file, "a Python file that launches kernels")
@@ -218,7 +215,7 @@ def caught_launches(
             launches_caught(found, capability),
             measures_pretended(found.tell, found.tell_line),
             pretended,
-            more or nullcontext(),
+            inductor_code(found.path, lambda *launch: found.launches.append(note(found.path, *launch))),
             redirect_stdout(sys.stderr),
         ):
             stack.enter_context(each)
@@ -232,10 +229,10 @@ def caught_launches(
         except SystemExit as error:
             if error.code not in (0, None) or not found.launches:
                 found.early = f"{fault(error, found.path)}"
-                found.left = error.code in (0, None)
         except Exception as error:
             found.early = fault(error, found.path)
     found.missing = missing
+    found.notes += uncounted(found.path)
     if missing:
         found.tell(f"not installed, so stand-ins took their place: {', '.join(sorted(missing))}")
     return found
