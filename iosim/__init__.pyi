@@ -1,5 +1,6 @@
 """All names of iosim, for type checkers. tests/house/test_typed.py writes it."""
 
+from .version import __version__ as __version__
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
@@ -24,6 +25,11 @@ from .distributed.answer import links as links
 from .drawing.picture import Picture as Picture
 from .errors import InputError as InputError
 from .errors import IosimError as IosimError
+from .gpu.ask import profile as profile
+from .gpu.ask import verify as verify
+from .gpu.cpu_runs import Checks as Checks
+from .gpu.profile.run import Explanations as Explanations
+from .gpu.verify_run import Verdicts as Verdicts
 from .kernels.explain import Explained as Explained
 from .kernels.explain import explain as explain
 from .kernels.prune import prune as prune
@@ -33,8 +39,6 @@ from .pictures.plot import plot as plot
 from .schedules import SCHEDULES as SCHEDULES
 from .schedules import Schedule as Schedule
 from .schedules import register as register
-from .studies.check import Checks as Checks
-from .studies.check import check as check
 from .studies.fastest import Fastest as Fastest
 from .studies.fastest import fastest as fastest
 from .studies.memory import memory as memory
@@ -56,4 +60,3 @@ from .tuning.least import curve as curve
 from .tuning.least import tune as tune
 from .tuning.proven import Bounds as Bounds
 from .tuning.proven import bounds as bounds
-from .version import __version__ as __version__

@@ -19,9 +19,9 @@ from typing import Any
 from iosim import grid, tables
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
+from iosim.gpu.predict.fastest_tiles import candidates
 from iosim.hardware import Hardware, measured_as
 from iosim.schedules import find
-from iosim.studies.fastest_tiles import candidates
 
 FLASH2 = find("flash2")
 REPEATS = 15
@@ -120,7 +120,7 @@ def measured(folder: Path) -> dict[tuple[int, int, int, str], dict[str, float]]:
 
 def row_of(shape: tuple[int, int, int, str], times: dict[str, float], hardware: Hardware) -> dict[str, Any]:
     """What tune picks for a shape, by time and by traffic, beside the fastest that was measured."""
-    from iosim.studies.fastest_tiles import fastest_tiles
+    from iosim.gpu.predict.fastest_tiles import fastest_tiles
 
     found = fastest_tiles(FLASH2, problem(*shape), hardware)
     best = min(times, key=times.__getitem__)

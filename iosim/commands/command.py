@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import click
 
@@ -271,14 +271,11 @@ class Command(click.Command):
         """
         if not self.gpu or ctx.params.get("from_ncu"):
             return None
-        from ..gpu.device import cupy
+        from ..wings import offered
 
         wrong = [fault for fault in faults if fault.found != NOTHING]
-        try:
-            cupy()
-        except MissingError as absent:
-            return IosimError(f"{absent}\n{together(wrong, '')}") if wrong else absent
-        return None
+        absent = cast("Callable[[], MissingError | None]", offered("missing_of_gpu"))()
+        return IosimError(f"{absent}\n{together(wrong, '')}") if absent and wrong else absent
 
     def answered(self, ctx: click.Context) -> object:
         """Run the command, and write the notes below its answer, also if a check failed."""

@@ -30,9 +30,9 @@ def command(name: str | None, asked: Asked, output: Output) -> None:
 
     Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """
+    from ..counting.about_schedules import Schedules
+    from ..counting.schedule_text import schedule_answer, sizes_of
     from ..schedules import find
-    from ..studies.about_schedules import Schedules
-    from ..studies.schedule_text import schedule_answer, sizes_of
 
     sized = any(value not in (None, False) for value in (*asked.given.values(), asked.memory, asked.choice.tiles))
     if name is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..counting.given import Asked, Choice, Fields, names_of
 from ..errors import InputError, suggestion
@@ -28,7 +28,11 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+
+    from ..answer import Answer, Row
+
+    FindFastest = Callable[[Asked, str | None], Sequence[tuple[Row, Answer]]]
 
 
 WAYS, GOALS = ("traffic", "time"), ("at_most", "x_floor")
@@ -151,22 +155,14 @@ def check_time(others: Mapping[str, object]) -> None:
 
 def show_fastest(asked: Asked, predict: str | None, output: Output) -> None:
     """Write the fastest tiles on each GPU, with progress on stderr."""
-    from ..progress import under_way
-    from ..studies.fastest import Fastest, search
+    from ..wings import offered
 
-    choice, under, find_fastest = asked.choice, asked.under, search(predict)
-    if choice.hardware is None:
+    if asked.choice.hardware is None:
         raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
-    names, parts = names_of(choice.hardware), []
-    for name in names:
-        with under_way() as tell:
-
-            def progress(share: float, tell: Callable[[str], None] = tell) -> None:
-                tell(f"{share:.0%} of the tiles have a time")
-
-            found = find_fastest(asked.problem, name, choice.schedules, under.multiple, progress)
-        parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found, under.notes)))
-    answer_all(parts, output)
+    find_fastest = cast("FindFastest | None", offered("fastest of each GPU"))
+    if find_fastest is None:
+        raise InputError("--by", "time", "traffic", "iosim/studies, which has times, is not there")
+    answer_all(find_fastest(asked, predict), output)
 
 
 def check_curve(sizes: Mapping[str, str | None]) -> None:

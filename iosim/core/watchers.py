@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
+=======
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
 
 from ..errors import CapacityError
 from .arrays import larger, plus
@@ -177,3 +182,8 @@ def extent_of(block: Block) -> list[tuple[int, Size]]:
     """The (start, size) of the rows and of the columns that a block covers. A vector is one column."""
     found: list[tuple[int, Size]] = [(x.start, x.size) if isinstance(x, Tile) else (0, x) for x in block.shape]
     return [*found, (0, 1)][:2]
+
+
+def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]) -> bool:
+    """Whether the words (read, written) of every tensor are equal; a tensor that never moves may be left out."""
+    return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})

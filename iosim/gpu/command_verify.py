@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..commands.answer import Output, answer_all, say
-from ..commands.command import Need, named_command
+from ..commands.command import named_command
 from ..commands.load import loaded
 from ..commands.options import (
     HARDWARE,
@@ -24,14 +24,15 @@ from ..commands.options import (
     tiles_option,
     variant_options,
 )
+from ..options import CHANCE, SEED
 from ..units import binary
 
 if TYPE_CHECKING:
+    from .ask import OnCpu
     from .verdict_rows import Verdict
     from .verify_run import Choice, Source, Verdicts
 
 MOST_PLACES = 32
-NEEDS = (Need("N", ("from_ncu",)), Need("d", ("from_ncu",)))
 
 
 def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int) -> Choice:
@@ -39,6 +40,13 @@ def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tune
     from .verify_run import Choice
 
     return Choice(schedules, tiles, M, tuned, places)
+
+
+def on_cpu_of(cpu: bool, seed: str, dropout: str | None) -> OnCpu:
+    """What is asked of a run on the CPU."""
+    from .ask import OnCpu
+
+    return OnCpu(cpu, seed, dropout)
 
 
 def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Source:
@@ -51,14 +59,12 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
 
 @named_command(
     "verify",
-    needs=NEEDS,
     usual="core",
     axes=("M",),
-    gpu=True,
-    first="heads kv_heads causal mask schedules tiles M from_ncu",
+    first="N d heads kv_heads causal mask schedules tiles M seed cpu from_ncu",
 )
 @problem_options
-@tiles_option("Br x Bc as 64x64, or best (with --M).")
+@tiles_option("Br x Bc as 64x64, or best with --M (default on the CPU: 16x16, or smaller: two tiles an axis).")
 @text_option(
     "--M",
     "Shared memory of a block, for the best tiles (multiples of 16) that fit in it. An axis, as 16KB:227KB:x2, shows "
@@ -91,26 +97,43 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.",
 )
 @flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
+@flag_option("--cpu", "Only the run on the CPU: output, words and SRAM.")
+@text_option("--seed", "Seed of the random inputs on the CPU.", "0", metavar="COUNT", kind=SEED)
+@text_option(
+    "--dropout",
+    "Probability that an element of P is dropped, on the CPU; --seed decides which ones.",
+    metavar="P",
+    kind=CHANCE,
+)
 @outputs
-@gathered(choice=choice_of, source=source_of)
-def command(choice: Choice, source: Source, hardware: str | None, output: Output, **given: str | bool | None) -> None:
-    """On a GPU: words counted by the kernels, bytes counted by the hardware, DRAM, time and output, against the model.
+@gathered(choice=choice_of, source=source_of, on_cpu=on_cpu_of)
+def command(
+    choice: Choice, source: Source, on_cpu: OnCpu, hardware: str | None, output: Output, **given: str | bool | None
+) -> None:
+    """Run schedules and compare them with the model. On a GPU: words counted by the kernels, bytes counted by the
+    hardware, DRAM, time and output. Without one, or with --cpu: output error, words and SRAM of runs in NumPy.
+
+    On the CPU, error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load,
+    store and step rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32.
+    The error may be at most twice that of a separate softmax attention with the same roundings. bias is the slope of a
+    line fitted to the output against the float64 reference, minus 1.
 
     Example: iosim verify --N 2048 --d 64 --tiles 64x64 --heads 132
     """
     from ..progress import under_way
-    from .verify_run import KeptProfile, parse_request, run_request
+    from .ask import verified
+    from .verify_run import KeptProfile, Verdicts
 
-    request = parse_request(given, choice, hardware, source)
     with under_way() as tell:
-        found = run_request(request, tell)
+        found, notes = verified(given, choice, source, on_cpu, hardware, tell)
     answer_all([({}, found)], output)
-    say(at_the_edge(row) for row in found.rows if row["dram_at_the_edge"] and row["dram_places"] == 1)
-    if not hardware and found.hardware:
-        say([whose_rates(found, found.hardware)])
+    if isinstance(found, Verdicts):
+        say(at_the_edge(row) for row in found.rows if row["dram_at_the_edge"] and row["dram_places"] == 1)
+        notes = [whose_rates(found, found.hardware)] if not hardware and found.hardware else []
+    if not found.ok and isinstance(source, KeptProfile) and given.get("N") is not None:
+        notes += ["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"]
+    say(notes)
     if not found.ok:
-        if isinstance(source, KeptProfile) and given.get("N") is not None:
-            say(["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"])
         sys.exit(1)
 
 

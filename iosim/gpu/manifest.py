@@ -5,10 +5,24 @@ from ..wings import Wing
 WING = Wing(
     commands={
         "On a GPU": {
-            "verify": "On a GPU: words, hardware bytes, DRAM, time and output against the model.",
+            "verify": "Runs against the model: output, words and SRAM on the CPU; on a GPU also bytes and time.",
             "profile": "The schedule and tiles that explain an attention kernel which somebody else wrote.",
             "calibrate": "Measure this GPU into a hardware file.",
         }
+    },
+    names={
+        "verify": "ask",
+        "Checks": "cpu_runs",
+        "Verdicts": "verify_run",
+        "profile": "ask",
+        "Explanations": "profile.run",
+    },
+    points={"check": "points:CHECK"},
+    offers={
+        "missing_of_gpu": "ask:without_gpu",
+        "why_not_generated": "cuda.machine:why_not",
+        "generated_times": "predict.on_request:predicted_times",
+        "generated_tiles": "predict.fastest_tiles:fastest",
     },
     page="hardware/words-and-bytes.md",
 )

@@ -28,7 +28,7 @@ from ..schedules.decode import SPLITS
 from ..schedules.registry import check_family
 from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import blocks
-from .fastest_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
+from ..tuning.timed_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
 from .ideal_roofline import peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def fastest_by_bound(
     peaks(chip, problem)
     asked = find_all(schedules) or [s for s in default_schedules(problem) if "ideal" not in s.rules]
     check_family(asked)
-    found = FastestAnswer(problem, chip, [], {}, generated=False)
+    found = FastestAnswer(problem, chip, [], {})
     for number, schedule in enumerate(asked):
         require(schedule, problem)
         share_of_all(progress, number, len(asked), 0)

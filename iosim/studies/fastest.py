@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.problem import Attention
-from ..counting.asked import asked
+from ..counting.asked import asked as asked_text
 from ..counting.columns import problem_row
-from ..counting.conditions import conditions
+from ..counting.conditions import conditions, names_of
 from ..counting.names import takes_options
-from ..gpu.predict.on_request import asks_for_generated
 from ..masks import parse_mask
 from ..schedules import find_all
-from . import fastest_tiles
+from ..tuning.timed_tiles import FastestAnswer, Progress, TimedTiles
 from .bound_tiles import TIE, fastest_by_bound, goodness, goodness_lines
-from .fastest_tiles import LIMIT_SECONDS, FastestAnswer, Progress, TimedTiles
+from .generated import asked_of_generated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..core.keywords import ProblemOptions
+<<<<<<< HEAD
     from ..core.mask_types import Mask
+=======
+    from ..core.typing import Mask
+    from ..counting.given import Asked
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
 
@@ -70,7 +74,7 @@ class Fastest(Answer):
         return {
             "problem": problem_row(self.found.problem),
             "hardware": self.found.hardware.name,
-            "limit_seconds": LIMIT_SECONDS if self.found.generated else None,
+            "limit_seconds": self.found.limit_seconds,
             "kept": None if self.found.generated else dict(goodness()),
             "results": self.to_rows(),
             "not_predicted": self.found.not_predicted,
@@ -80,7 +84,7 @@ class Fastest(Answer):
 
     def summary(self) -> str:
         best = [f"; fastest: {r.fastest.schedule} {r.fastest.tiles}" for r in self.found.results[:1]]
-        return f"{asked(self.found.problem)} on {self.found.hardware.name}{''.join(best)}"
+        return f"{asked_text(self.found.problem)} on {self.found.hardware.name}{''.join(best)}"
 
 
 def rows_of(found: FastestAnswer) -> list[Row]:
@@ -183,4 +187,22 @@ def fastest(
 
 def search(predict: str | None) -> Search:
     """The search for the fastest tiles: by the bound, or with `predict` by the model of generated kernels."""
-    return fastest_tiles.fastest if asks_for_generated(predict) else fastest_by_bound
+    generated = asked_of_generated(predict, "generated_tiles")
+    return fastest_by_bound if generated is None else cast("Search", generated)
+
+
+def shown(asked: Asked, predict: str | None) -> list[tuple[Row, Fastest]]:
+    """The answers of `iosim tune --by time` for each GPU that is named, with progress on stderr."""
+    from ..progress import under_way
+
+    choice, under, find_fastest, parts = asked.choice, asked.under, search(predict), list[tuple[Row, Fastest]]()
+    names = names_of(choice.hardware)
+    for name in names:
+        with under_way() as tell:
+
+            def progress(share: float, tell: Callable[[str], None] = tell) -> None:
+                tell(f"{share:.0%} of the tiles have a time")
+
+            found = find_fastest(asked.problem, name, choice.schedules, under.multiple, progress)
+        parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found, under.notes)))
+    return parts

@@ -11,7 +11,6 @@ WING = Wing(
         },
         "On a GPU": {"roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind."},
         "Look inside": {
-            "check": "Run schedules numerically on the CPU: output error, counts, SRAM.",
             "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
         },
     },
@@ -23,18 +22,17 @@ WING = Wing(
         "memory": "memory",
         "training": "training",
         "Training": "training",
-        "check": "check",
-        "Checks": "check",
     },
     pictures={
         "roofline": "roofline_picture:ROOFLINE",
         "time": "roofline_picture:TIME",
         "predicted": "roofline_picture:TIME",
     },
-    points={"cache": "points:CACHE", "check": "points:CHECK", "roofline": "points:ROOFLINE"},
+    points={"cache": "points:CACHE", "roofline": "points:ROOFLINE"},
     offers={
         "roofline_section": "roofline_picture:roofline_section",
         "fastest": "fastest:fastest",
+        "fastest of each GPU": "fastest:shown",
         "columns of fastest": "fastest:TILES",
     },
     page="roofline.md",

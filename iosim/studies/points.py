@@ -1,4 +1,4 @@
-"""`cache`, `check` and `roofline` at each point of a sweep."""
+"""`cache` and `roofline` at each point of a sweep."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Never
 
 from ..answer import Column, Columns, Rows, types_of
 from ..errors import InputError
-from ..options import FLAG, LISTS, SEED, SIZE, Kind, Option, one_of
+from ..options import FLAG, LISTS, SIZE, Kind, Option, one_of
 from ..points import Point, Question
 from ..tracing import GRANULARITIES, POLICIES
 from ..tuning.points import CURVE, PREDICT
@@ -39,36 +39,6 @@ CACHE = Question(
         Option("tensors", LISTS, "only these, as Q,K; semicolons separate lists.", metavar="NAMES"),
     ),
     decides=("curve",),
-)
-
-
-def rows_of_check(p: Point) -> Rows:
-    from .check import check
-
-    return check(tiles=p.tiles, schedules=p.schedules, **p.fields, **p.own).to_rows()
-
-
-def columns_of_check() -> Columns[Never]:
-    from .judged_runs import TOLERANCE, check_columns
-
-    return [column for dtype in TOLERANCE for column in check_columns(dtype)]
-
-
-def read_chance(value: str | int, option: str) -> float | None:
-    """The probability of dropout that a text stands for."""
-    from ..masks.dropout import parse_dropout
-
-    found = parse_dropout(str(value), "0")
-    return found.probability if found else None
-
-
-CHECK = Question(
-    rows_of_check,
-    columns_of_check,
-    own=(
-        Option("seed", SEED, "seed of random inputs (default: 0).", "0", metavar="COUNT"),
-        Option("dropout", Kind(read_chance, "number"), "probability that an element of P is dropped.", metavar="P"),
-    ),
 )
 
 

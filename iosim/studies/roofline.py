@@ -11,11 +11,11 @@ import csv
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
-from ..core.tiling import MMA, read_tiles
+from ..core.tiling import read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.bounds import floor_of
 from ..counting.columns import problem_row
@@ -25,18 +25,27 @@ from ..counting.names import takes_options
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
 from ..errors import IosimError
-from ..gpu.predict.on_request import asks_for_generated, check_compared
 from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
+from .generated import GENERATED, asked_of_generated
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..core.keywords import ProblemOptions
+<<<<<<< HEAD
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked, Tiling
     from ..gpu.predict.predict import Prediction
+=======
+    from ..core.typing import Mask, Rule, TilesAsked, Tiling
+    from ..counting.given import Fields
+
+    Predict = Callable[[Schedule, Rule, Attention, Tiling, Hardware], Fields]
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ..schedules.registry import SchedulesAsked
 
 
@@ -200,7 +209,7 @@ def roofline(
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    wanted = asks_for_generated(predict)
+    wanted = asked_of_generated(predict, "generated_times") is not None
     measured = measured_as(hardware) if wanted else None
     chosen, under = asked_or_usual(schedules, problem, under)
     found = Roofline(problem, chip, M_bytes, [], measured, wanted, implied=under.notes)
@@ -233,8 +242,9 @@ def add_rows(found: Roofline, schedule: Schedule, rule: Rule, p: Attention, tili
     whole = with_words(whole, schedule, p, tiling, found.M_bytes)
     if found.measured_on is not None:
         try:
-            whole = with_prediction(whole, predicted(schedule, rule, p, tiling, found.measured_on))
-            found.on_cuda_cores.extend(without_tensor_cores(schedule, p.packed, tiling))
+            more = predicted(schedule, rule, p, tiling, found.measured_on)
+            found.on_cuda_cores.extend(more.pop("on_cuda_cores"))
+            whole = replace(whole, **more)
         except IosimError as error:
             name = "ideal" if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
             found.not_predicted.append(Missing(schedule.name, name, str(error)))
@@ -257,51 +267,10 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
     )
 
 
-# ---------------------------------------------------------------- the prediction
-
-
-def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> Prediction:
-    """The prediction for the generated kernels on a GPU whose rates were measured. An IosimError gives the reason if
-    there is none."""
-    from ..gpu.cuda.machine import generate
-    from ..gpu.predict.on_request import predict_compared
-
-    if rule == "ideal":
-        raise IosimError("an ideal schedule has no tiles")
-    check_compared(schedule, p)
-    return predict_compared(schedule, generate(schedule, p, tiling), chip)
-
-
-def without_tensor_cores(schedule: Schedule, p: Attention, tiling: Tiling) -> list[str]:
-    """One sentence on why no launch of a generated kernel uses tensor cores; nothing if one does, or has no product."""
-    from ..gpu.cuda.machine import generate
-
-    rows, keys = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
-    reasons = {
-        f"{p.dtype} has more than 16 bits": p.dtype == "fp32",
-        f"a tile of {rows} queries has fewer than {MMA}": rows < MMA,
-        f"a tile of {keys} keys has fewer than {MMA}": keys < MMA,
-        f"d = {p.d} is not a multiple of {MMA}": p.d % MMA != 0,
-    }
-    why = next((reason for reason, holds in reasons.items() if holds), None)
-    if why is None or any(kernel.tensor_cores for kernel in generate(schedule, p, tiling).kernels):
-        return []
-    return [f"{schedule.name} {tiling.rows_q}x{tiling.rows_k}: {why}, so its products run on CUDA cores"]
-
-
-def with_prediction(row: RooflineRow, found: Prediction) -> RooflineRow:
-    """The row of all launches with what was predicted for them."""
-    from ..gpu.predict.predict import DECIMALS
-
-    time, dram = found.time, found.dram
-    assert time is not None and dram is not None
-    return replace(
-        row,
-        predicted_seconds=round(time.seconds, DECIMALS),
-        predicted_binds=time.bound_by,
-        predicted_dram_read_bytes=dram.read_bytes,
-        predicted_dram_write_bytes=dram.write_bytes,
-    )
+def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> Fields:
+    """What the wing gpu predicts for the generated kernels of a row. An IosimError says why there is nothing."""
+    predict = asked_of_generated(GENERATED, "generated_times")
+    return cast("Predict", predict)(schedule, rule, p, tiling, chip)
 
 
 # ---------------------------------------------------------------- columns and texts

@@ -57,5 +57,5 @@ def judge(iosim, command, problems):
 
 
 def test_fewer_keys_than_a_block_of_them(iosim):
-    result = iosim("check", "--N", 31, "--d", 1, "--schedule", "selected")
+    result = iosim("verify", "--cpu", "--N", 31, "--d", 1, "--schedule", "selected")
     assert result.exit_code == 2 and "--top-k: found '16'; allowed: 1" in result.stderr

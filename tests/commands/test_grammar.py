@@ -153,7 +153,7 @@ def test_values_have_a_width_of_their_own(iosim, ask):
 
 LISTS = {
     "count": (*PROBLEM, *M), "sweep": (*PROBLEM, *M), "tune": (*PROBLEM, *M), "roofline": (*PROBLEM, "--hardware", "t4"),
-    "check": ("--N", 8, "--d", 4, "--tiles", "4x4"), "cache": (*PROBLEM, *M, "--tiles", "8x8"),
+    "verify": ("--cpu", "--N", 8, "--d", 4, "--tiles", "4x4"), "cache": (*PROBLEM, *M, "--tiles", "8x8"),
     "report": (*PROBLEM, *M), "trace": ("--N", 8, "--d", 4, "--tiles", "4x4"),
 }  # fmt: skip
 
@@ -187,7 +187,7 @@ def test_a_trace_of_several_schedules_is_one_trace_after_the_other(iosim):
 
 @pytest.mark.parametrize("name", sorted(WITH_MASK - {"verify", "profile", "explain", "plot", "crossover"}))
 def test_causal_is_short_for_a_mask(name, iosim):
-    args = {"mask": ("--N", 64), "batch": ("--requests", "4:9,1:20", "--d", 8), "check": ("--N", 8, "--d", 4), "cache": (*PROBLEM, *M, "--tiles", "8x8"), "trace": (*PROBLEM, "--tiles", "8x8"),
+    args = {"mask": ("--N", 64), "batch": ("--requests", "4:9,1:20", "--d", 8), "verify": ("--cpu", "--N", 8, "--d", 4), "cache": (*PROBLEM, *M, "--tiles", "8x8"), "trace": (*PROBLEM, "--tiles", "8x8"),
             "roofline": (*PROBLEM, "--hardware", "t4"), "links": (*PROBLEM, "--ranks", 4), "schedules": ("flash2", *PROBLEM, *M)}.get(name, (*PROBLEM, *M))  # fmt: skip
     short, long = iosim(name, *args, "--causal"), iosim(name, *args, "--mask", "causal")
     assert short.exit_code == long.exit_code == 0, short.output

@@ -42,7 +42,7 @@ def test_a_file_of_0_1_is_loaded(tmp_path):
     (tmp_path / "old.py").write_text(OLD)
     (result,) = rows(tmp_path, "count", "--N", 512, "--d", 64, "--M", "227KB")["results"]
     assert (result["Br"], result["Bc"], result["total"]) == (128, 512, 327680), "as the README says"
-    (row,) = rows(tmp_path, "check", "--N", 48, "--d", 16, "--tiles", "16x16")["checks"]
+    (row,) = rows(tmp_path, "verify", "--cpu", "--N", 48, "--d", 16, "--tiles", "16x16")["checks"]
     assert row["ok"], row["faults"]
 
 

@@ -28,7 +28,7 @@ UNREAD = {
     "roofline": ("roofline", *SIZES, "--hardware", "t4", "--paper-model", "--page-size", 4, "--schedule", "split-kv"),
     "cache": ("cache", *SIZES, "--M", "4KB", "--tiles", "8x8", "--lse", "--schedule", "flash1"),
     "trace": ("trace", *SIZES, "--tiles", "8x8", "--splits", 2, "--schedule", "flash2"),
-    "check": ("check", "--N", 8, "--d", 4, "--tiles", "4x4", "--elementwise", 1, "--schedule", "flash2"),
+    "verify": ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--elementwise", 1, "--schedule", "flash2"),
     "crossover": ("crossover", *SIZES, "--splits", 2, "--schedule", "flash2,flash1"),
     "report": ("report", *SIZES, "--M", "4KB", "--splits", 2, "--schedule", "flash2"),
 }
@@ -89,7 +89,7 @@ def test_what_one_schedule_reads_is_fine(args, iosim):
     assert result.exit_code == 0 and result.stderr == "", result.output
 
 
-@pytest.mark.parametrize("args", [COUNT, ("sweep", *COUNT[1:]), ("roofline", *SIZES, "--hardware", "t4", "--paper-model"), ("check", "--N", 8, "--d", 4, "--tiles", "4x4")],
+@pytest.mark.parametrize("args", [COUNT, ("sweep", *COUNT[1:]), ("roofline", *SIZES, "--hardware", "t4", "--paper-model"), ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4")],
                          ids=lambda args: args[0])  # fmt: skip
 def test_a_note_says_what_changes_nothing_where_no_schedule_is_named(args, iosim):
     """The answer is the same."""

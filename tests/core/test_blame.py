@@ -65,7 +65,7 @@ def test_without_a_mistake(tmp_path, iosim):
 def test_a_mistake_in_what_belongs_to_it(field, tmp_path, iosim):
     file = tmp_path / "mine.py"
     file.write_text(GOOD.replace('"mine")', f'"mine", {field}=lambda p, *t: p.nothing)'))
-    result = iosim("--load", file, "check", "--N", 8, "--d", 2, "--schedule", "mine")
+    result = iosim("--load", file, "verify", "--cpu", "--N", 8, "--d", 2, "--schedule", "mine")
     assert result.exit_code == 2 and f"{file}, line" in result.stderr and "'nothing'" in result.stderr
 
 
@@ -147,7 +147,7 @@ def test_the_page_of_schedules(page):
                  "V": (p.Nk * p.dv * -(-p.N // t.rows_q), 0), "O": (0, p.N * p.dv)}"""
     wrong = page(lines[0], lambda code: code.replace('outer="queries"', f'outer="queries", exact_traffic={formula}'))
     shown = re.search(r"```\n(words .*?)```", PAGE, re.DOTALL)[1].split("\n")[1].split()
-    assert wrong.exit_code == 1 and wrong.stdout.splitlines()[2].split()[-6:] == shown
+    assert wrong.exit_code == 1 and wrong.stdout.splitlines()[4].split()[-6:] == shown
     mistaken = page(lines[0], lambda code: code.replace('chip.load("Q", i)', 'chip.load("Q", 0)'))
     assert mistaken.exit_code == 2
     for part in (

@@ -5,8 +5,8 @@ import pytest
 
 from iosim import Attention, Numeric, Tiling
 from iosim.core.rounding import e4m3_bits, of_e4m3_bits, rounder, to_bf16, to_e4m3, to_fp16
+from iosim.gpu.judged_runs import judged_rows
 from iosim.schedules import find
-from iosim.studies.judged_runs import judged_rows
 
 E4M3 = sorted({s * m * 2.0**e for s in (1, -1) for e in range(-6 - 3, 9 - 3) for m in range(16) if m * 2.0**e <= 448})
 
@@ -91,6 +91,6 @@ def test_errors_grow_with_the_last_bit(name):
 
 
 def test_the_errors_are_called_absolute(iosim):
-    args = ("check", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash2", "--dtype", "bf16")
+    args = ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash2", "--dtype", "bf16")
     assert "error_bf16" in iosim(*args).stdout and "absolute error" in iosim(*args).stdout
-    assert "absolute" in iosim("check", "--help").stdout
+    assert "absolute" in iosim("verify", "--cpu", "--help").stdout

@@ -10,13 +10,13 @@ from iosim.core.levels import Inside
 from iosim.core.problem import DENSE
 from iosim.core.shapes import Tile
 from iosim.core.unrolled import Unrolled
+from iosim.core.watchers import same_counts
 from iosim.distributed.hops import Visit
 from iosim.distributed.inside import FIRST, HOP, INNER, Below, together
 from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.gpu.cuda.machine import why_not
 from iosim.masks import parse_mask
 from iosim.search.best import footprint
-from iosim.studies.judged_runs import same_counts
 
 MASKS = ["dense", "causal", "window:3", "causal&window:2"]
 

@@ -12,10 +12,10 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.cuda.machine import generate
 from iosim.gpu.jobs import ScheduleJob
+from iosim.gpu.judged_runs import in_type
 from iosim.gpu.same_steps import MOST_TILES, AsKernel, Launches, compared_heads, slope, slope_of_job
 from iosim.oracles.accuracy import FLOOR, UNIT
 from iosim.schedules import find
-from iosim.studies.judged_runs import in_type
 
 needs_compiler = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 TYPES = [("fp16", "fp16"), ("fp16", "fp32"), ("bf16", "fp32"), ("bf16", "bf16"), ("fp32", "fp32"), ("fp32", "fp16")]

@@ -12,6 +12,7 @@ from paths import DATA
 from iosim.core.problem import DENSE, Attention, skips_tiles
 from iosim.core.tiling import Tiling
 from iosim.counting.floors import floor
+from iosim.gpu import ask as ask_gpu
 from iosim.gpu import verify_run
 from iosim.gpu.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, torch_job
@@ -76,6 +77,12 @@ def kept_runs(folder, jobs):
 def evidence(job):
     p = predict(find(job.name), job.problem, job.tiling)
     return Evidence(job, note_for(job), [kernel(p.read_bytes, p.write_bytes)])
+
+
+def measured(monkeypatch):
+    """A GPU that counts what the model says."""
+    monkeypatch.setattr(ask_gpu, "without_gpu", lambda: None)
+    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
 
 
 JOB = ScheduleJob("flash2", Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
@@ -191,7 +198,7 @@ def test_without_a_gpu_it_says_what_is_missing(iosim, monkeypatch):
         raise MissingError("no NVIDIA GPU")
 
     monkeypatch.setattr(device, "cupy", none)
-    for command in (ARGS, ["profile", "torch-flash", "--N", 64, "--d", 64], ["calibrate"]):
+    for command in ([*ARGS, "--tuned"], ["profile", "torch-flash", "--N", 64, "--d", 64], ["calibrate"]):
         done = iosim(*command)
         assert done.exit_code == 3 and "GPU" in done.stderr and done.stdout == ""
 
@@ -414,7 +421,7 @@ def test_without_a_floor_there_is_no_ratio():
 
 
 def test_the_m_of_the_command_line_is_that_of_the_floor(monkeypatch, ask):
-    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    measured(monkeypatch)
     line = ("verify", "--N", 512, "--d", 64, "--schedule", "flash2", "--hardware", "h200", "--M", "64KB")
     (row,) = ask(*line)["rows"]
     assert row["floor_M_bytes"] == 65536 and row["floor_bytes"] == 2 * floor(Attention(512, 64), "64KB").words
@@ -425,7 +432,7 @@ def test_the_m_of_the_command_line_is_that_of_the_floor(monkeypatch, ask):
 
 def test_sweep_m(monkeypatch, ask, iosim):
     """The verdict of a sweep on counters that equal the simulation: slopes are equal, near -1."""
-    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    measured(monkeypatch)
     sweep = [
         "verify",
         "--N",
@@ -452,7 +459,7 @@ def test_sweep_m(monkeypatch, ask, iosim):
                                            (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
 def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
     """`iosim verify --M 16KB:227KB:x2` is a question by itself."""
-    monkeypatch.setattr(verify_run, "gather", lambda jobs, source: [evidence(job) for job in jobs])
+    measured(monkeypatch)
     monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
     rows = ask("verify", "--M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
     assert [row["M_bytes"] for row in rows] == [65536, 131072]

@@ -11,8 +11,8 @@ from paths import TESTS
 
 from iosim.files import FORMS
 
-KINDS = ("--curve", "--at-most", "--x-floor")
-"""Options of `tune` with answers of another shape."""
+KINDS = ("--curve", "--at-most", "--x-floor", "--cpu")
+"""Options of `tune` and `verify` with answers of another shape."""
 
 
 @cache

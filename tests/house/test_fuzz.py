@@ -240,7 +240,7 @@ def judge(args, result):
         return "" if ok else f"3, but {result.output[:200]!r}"
     if result.exit_code == 1 and 1 in allowed and isinstance(result.exception, SystemExit):
         quiet = all(line.startswith("note: ") for line in result.stderr.splitlines())
-        return "" if args[0] == "check" and quiet else "only a check can fail"
+        return "" if args[0] == "verify" and quiet else "only a check can fail"
     if result.exit_code == 0 and args[0] == "plot" and "-o" in args:  # the picture is in the file
         return "" if not result.stdout and any(map(os.path.exists, PICTURES)) else f"0, but {result.output[:150]!r}"
     return judged(args, result)
@@ -298,7 +298,7 @@ def test_every_option_has_values():
 SIZES = ["--N", "64", "--d", "8"]
 GOOD = {
     **{name: [*SIZES, "--M", "1KB"] for name in ("count", "tune", "bounds", "training", "report")}, "cache": [*SIZES, "--M", "1KB", "--tiles", "4x4"],
-    "sweep": [*SIZES, "--M", "1KB", "--dry-run"], "trace": ["--N", "8", "--d", "4", "--tiles", "4x4"], "check": ["--N", "8", "--d", "4"],
+    "sweep": [*SIZES, "--M", "1KB", "--dry-run"], "trace": ["--N", "8", "--d", "4", "--tiles", "4x4"], "verify": ["--cpu", "--N", "8", "--d", "4"],
     "roofline": [*SIZES, "--hardware", "t4"], "mask": ["causal", "--N", "8"],
 }  # fmt: skip
 
@@ -329,19 +329,19 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("value", BAD_NUMBERS[:12])
-@pytest.mark.parametrize("command", ["count", "sweep", "bounds", "check"])
+@pytest.mark.parametrize("command", ["count", "sweep", "bounds", "verify"])
 @pytest.mark.parametrize("option", ["--N", "--d"])
 def test_each_bad_number_is_refused_by_name(command, option, value):
     other = {"--N": "--d", "--d": "--N"}[option]
-    args = [command, option, value, other, "8", *(["--M", "1KB"] if command != "check" else [])]
+    args = [command, option, value, other, "8", *(["--M", "1KB"] if command != "verify" else [])]
     args += ["--dry-run"] if command == "sweep" else []
     result = run(args)
     assert result.exit_code == 2 and option in result.stderr and not result.stdout, (args, result.output)
 
 
 def test_kv_heads_must_divide_heads():
-    for command in ("count", "bounds", "check", "sweep"):
-        memory = ["--M", "1KB"] if command != "check" else []
+    for command in ("count", "bounds", "verify", "sweep"):
+        memory = ["--M", "1KB"] if command != "verify" else []
         dry = ["--dry-run"] if command == "sweep" else []
         args = [command, "--N", "8", "--d", "4", "--heads", "6", "--kv-heads", "4", *memory, *dry]
         result = run(args)

@@ -331,7 +331,7 @@ def test_lines_of_a_sweep_need_no_pandas(extra):
 
 
 def test_the_probe_sees_what_is_loaded():
-    done = probe("check", "--N", "8", "--d", "4", "--tiles", "4x4")
+    done = probe("verify", "--cpu", "--N", "8", "--d", "4", "--tiles", "4x4")
     assert done.returncode == 0 and "'numpy'" in done.stderr
 
 

@@ -10,7 +10,7 @@ import pytest
 from paths import DATA
 
 from iosim import progress
-from iosim.studies import fastest_tiles
+from iosim.tuning import timed_tiles
 
 FIVE_SECONDS = progress.QUIET_SECONDS_OF_LINES  # before any test
 
@@ -129,16 +129,16 @@ def test_the_text_is_shown_after_a_second_even_if_no_other_comes(monkeypatch):
 
 @pytest.mark.parametrize("line", [
     ("tune", "--by", "time", "--predict", "generated", "--N", 32, "--d", 16, "--hardware", "h200"),
-    ("check", "--N", 32, "--d", 8),
+    ("verify", "--cpu", "--N", 32, "--d", 8),
 ])  # fmt: skip
 def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
     """Shares grow from schedule to schedule."""
-    monkeypatch.setattr(fastest_tiles, "SIZES", (16, 32))
+    monkeypatch.setattr(timed_tiles, "SIZES", (16, 32))
     assert iosim(*line).stderr.count("\n") <= 1
     monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     said = iosim(*line).stderr.splitlines()
-    if line[0] == "check":
+    if line[0] == "verify":
         assert said == [f"checking {name}" for name in ("standard", "standard-tiled", "flash1", "flash2")]
         return
     shares = [int(text.partition("%")[0]) for text in said if text.endswith("% of the tiles have a time")]

@@ -34,7 +34,7 @@ FUNCTIONS = [
     "memory",
     "links",
     "mask",
-    "check",
+    "verify",
     "trace",
     "cache",
     "plot",
@@ -87,7 +87,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
 # Options that only a command line needs: the form of its answer, M in words (M="512el" here), --causal for mask="causal".
 NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "columns", "dry_run", "files", "help",
                  "in_browser"}  # fmt: skip
-PYTHON_NAMES = {"kind": "format", "as_grid": "grid"}
+PYTHON_NAMES = {"no_counters": "counters", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet", "share"},  # the answer is a DataFrame
@@ -106,7 +106,8 @@ ASKED = {
     "roofline": ("--hardware H100 --tiles 16x32", {**SIZES, "hardware": "H100", "tiles": (16, 32)}),
     "training": ("--tiles 16x32 --unfused dropout", {**SIZES, "tiles": iosim.Tiling(16, 32), "unfused": "dropout"}),
     "memory": ("--tiles 16x16 --grid", {**SIZES, "tiles": (16, 16), "grid": True}),
-    "check": ("--tiles 16x8 --schedule flash2 --seed 3", {**SIZES, "tiles": (16, 8), "schedules": "flash2", "seed": 3}),
+    "verify": ("--cpu --tiles 16x8 --schedule flash2 --seed 3",
+               {**SIZES, "cpu": True, "tiles": (16, 8), "schedules": "flash2", "seed": 3}),
     "cache": ("--M 1KB,4KB --tiles 16x16 --policy lru", {**SIZES, "M": ["1KB", 4096], "tiles": (16, 16), "policy": "lru"}),
 }  # fmt: skip
 
@@ -263,7 +264,7 @@ BAD = {
 
 
 TAKE_A_MASK = {
-    "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "training": {"M": "1KB"}, "curve": {}, "check": {},
+    "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "training": {"M": "1KB"}, "curve": {}, "verify": {"cpu": True},
     "roofline": {"hardware": "t4"}, "fastest": {"hardware": "t4"}, "links": {"ranks": 4}, "least_M": {"x_floor": 3},
     "cache": {"M": "1KB", "tiles": "4x4"}, "sweep": {"M": "1KB"},
 }  # fmt: skip

@@ -211,12 +211,14 @@ def test_the_search_of_the_second_pass_form_at_a_real_size():
 
 
 def test_check_with_dropout(iosim, ask):
-    checks = ask("check", "--dropout", 0.25, "--seed", 3, "--schedule", "flash2", "--schedule", "flash2-bwd")["checks"]
+    checks = ask("verify", "--cpu", "--dropout", 0.25, "--seed", 3, "--schedule", "flash2", "--schedule", "flash2-bwd")[
+        "checks"
+    ]
     assert [row["ok"] for row in checks] == [True, True]
     for wrong in ("1", "-0.1", "nan", "a tenth"):
-        result = iosim("check", "--dropout", wrong)
+        result = iosim("verify", "--cpu", "--dropout", wrong)
         assert result.exit_code == 2 and "--dropout" in result.stderr and result.stdout == ""
-    result = iosim("check", "--dropout", 0.1, "--schedule", "memory-efficient")
+    result = iosim("verify", "--cpu", "--dropout", 0.1, "--schedule", "memory-efficient")
     assert result.exit_code == 2 and "flash2-bwd" in result.stderr, "a text that does not drop is refused"
 
 

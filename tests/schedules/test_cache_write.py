@@ -7,10 +7,10 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
 from iosim.core.rounding import to_e4m3
+from iosim.core.watchers import same_counts
 from iosim.errors import ScheduleError
 from iosim.schedules import cache_write
 from iosim.search.best import footprint
-from iosim.studies.judged_runs import same_counts
 
 WRITE = SCHEDULES["cache-write"]
 ONE = Tiling(1, 1)

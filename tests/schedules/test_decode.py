@@ -26,12 +26,12 @@ from iosim import (
 )
 from iosim.core.problem import DENSE
 from iosim.core.shapes import Tile
+from iosim.core.watchers import same_counts
 from iosim.errors import ScheduleError
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import decode, find
 from iosim.search.best import footprint
-from iosim.studies.judged_runs import same_counts
 
 LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 SPLIT, PAGED, BOTH = find("split-kv"), find("paged"), find("paged-split-kv")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from iosim import SCHEDULES, Attention, Capacity, Flops, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.problem import DENSE, skips_tiles
 from iosim.core.shapes import Tile
+from iosim.core.watchers import same_counts
 from iosim.masks import parse_mask
 from iosim.search.best import best_tiles, footprint
-from iosim.studies.judged_runs import same_counts
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal",
          "causal&(chunk:7|sink:2)"]  # fmt: skip

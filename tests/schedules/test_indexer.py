@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
+from iosim.core.watchers import same_counts
 from iosim.schedules import indexer
 from iosim.search.best import footprint
-from iosim.studies.judged_runs import same_counts
 
 INDEXER = SCHEDULES["indexer"]
 

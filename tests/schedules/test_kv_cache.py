@@ -8,13 +8,13 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
 from iosim.core.problem import DENSE, skips_tiles
+from iosim.core.watchers import same_counts
 from iosim.counting.floors import floor
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import cache
 from iosim.search.best import footprint
 from iosim.steps import passes_and_linear
-from iosim.studies.judged_runs import same_counts
 from iosim.tuning.least import space_of
 
 WITH_SCALES = [name for name, s in SCHEDULES.items() if s.scales and s.family == "attention"]

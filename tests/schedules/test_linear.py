@@ -83,7 +83,7 @@ def test_what_it_is_not_about_is_refused(name, args, option, iosim):
         found = iosim(command, "--N", 64, "--d", 16, "--M", "100KB", "--schedule", name, *args)
         assert (found.exit_code, found.stdout) == (2, "") and option in found.stderr
     if option != "--keep-p":
-        found = iosim("check", "--N", 64, "--d", 16, "--tiles", "8x8", "--schedule", name, *args)
+        found = iosim("verify", "--cpu", "--N", 64, "--d", 16, "--tiles", "8x8", "--schedule", name, *args)
         assert (found.exit_code, found.stdout) == (2, "") and option in found.stderr
 
 
@@ -132,7 +132,7 @@ def test_check_finds_nothing_wrong(name, ask):
         "--mask",
         "causal" if "causal" in name else "dense",
     ]
-    assert ask("check", *args)["ok"] is True
+    assert ask("verify", "--cpu", *args)["ok"] is True
 
 
 # ---------------------------------------------------------------- planted mistakes

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, sweep
 from iosim.core.problem import DENSE
+from iosim.core.watchers import same_counts
 from iosim.errors import FoldingError
 from iosim.masks import parse_mask
 from iosim.masks.reach import needed
 from iosim.schedules import find
 from iosim.schedules import memory_efficient as module
 from iosim.search.best import best_tiles, footprint
-from iosim.studies.judged_runs import same_counts
 
 LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 NAME = "memory-efficient"

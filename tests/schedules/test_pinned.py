@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, tune
+from iosim.core.watchers import same_counts
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.schedules import pinned as module
 from iosim.search.best import best_tiles, footprint
 from iosim.search.kept import Kept
 from iosim.search.pairs import sizes_by_passes
-from iosim.studies.judged_runs import same_counts
 from iosim.tuning.curve import curve, step_at
 
 NAME = "flash2-pinned"

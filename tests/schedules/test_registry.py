@@ -14,10 +14,10 @@ from paths import ROOT
 import iosim
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.problem import skips_tiles
+from iosim.counting import about_schedules
 from iosim.errors import InputError, InternalError
 from iosim.schedules import FILES
 from iosim.schedules.registry import LETTERS, Schedule, Schedules, find
-from iosim.studies import about_schedules
 
 
 def fresh(code):

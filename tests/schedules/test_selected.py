@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim.core.watchers import same_counts
 from iosim.counting.floors import selected_floor
 from iosim.schedules import selected
 from iosim.search.best import footprint
-from iosim.studies.judged_runs import same_counts
 
 NAMES = ["selected", "selected-keys-outside"]
 GATHER, OUTSIDE = (SCHEDULES[name] for name in NAMES)

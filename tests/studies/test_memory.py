@@ -1,11 +1,11 @@
-"""`iosim memory`, the demonstrations beside `iosim check`, and `iosim sweep --columns`."""
+"""`iosim memory`, the demonstrations beside `iosim verify --cpu`, and `iosim sweep --columns`."""
 
 import csv
 import io
 
 import pytest
 
-from iosim.studies.online_softmax import TEN, blockwise_softmax, demos
+from iosim.gpu.online_softmax import TEN, blockwise_softmax, demos
 
 
 def rows(ask, *args):
@@ -121,7 +121,7 @@ def test_both_factors_are_needed():
 
 
 def test_demonstrations_are_part_of_check(ask):
-    found = {row["piece"]: row for row in ask("check", "--N", 16, "--d", 4)["pieces"]}
+    found = {row["piece"]: row for row in ask("verify", "--cpu", "--N", 16, "--d", 4)["pieces"]}
     assert all(found[row["piece"]] == row and row["ok"] for row in demos()) and len(demos()) == 4
 
 

@@ -17,19 +17,29 @@ from typing import TYPE_CHECKING
 from ...core.folded import Folded
 from ...core.machine import Block
 from ...core.problem import as_moved
+<<<<<<< HEAD
 from ...core.shapes import Tile
+=======
+from ...core.tiling import MMA
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
 from ...core.watchers import Watcher
-from ...errors import InputError, IosimError
+from ...errors import IosimError
 from ...hardware import Hardware
 from ...progress import State, under_way
+from ..cuda.machine import generate
 from ..cuda.program import Program
 from .blocks import LEAST_CELL_COLUMNS, LEAST_CELL_ROWS
 from .generated import check_room, launch_shapes, occupancies, predict_generated
+from .predict import DECIMALS
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from ...core.machine import Input, ScheduleLike
     from ...core.problem import Attention
     from ...core.typing import Size, Step
+=======
+    from ...core.typing import Attention, Input, Rule, ScheduleLike, Size, Step, Tiling
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ...schedules import Schedule
     from .predict import Prediction
 
@@ -124,20 +134,12 @@ def seconds_to_predict(schedule: ScheduleLike, program: Program, hardware: Hardw
     return seconds
 
 
-GENERATED = "generated"
 COMPARED = (  # schedules of whose predicted times validation/*/rows.csv has at least two on a GPU
     "standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q", "memory-efficient",
     "flash2-one-room", "attention-2pass",
 )  # fmt: skip
 LEAST_QUERIES = 32  # with fewer, decoding, predictions were 0.45 to 0.54 of the measured time
 PROGRESS_SECONDS = 1.0  # predictions that take longer say so
-
-
-def asks_for_generated(what: str | None) -> bool:
-    """Whether predictions of generated kernels are asked for. Raises InputError for any other word."""
-    if what not in (None, GENERATED):
-        raise InputError("--predict", what, f"{GENERATED}: the times of the kernels that iosim writes itself")
-    return what == GENERATED
 
 
 def check_compared(schedule: Schedule, p: Attention) -> None:
@@ -162,3 +164,36 @@ def predict_compared(schedule: Schedule, program: Program, chip: Hardware) -> Pr
     with under_way(quiet=seconds < PROGRESS_SECONDS or State.busy or not State.wanted) as tell:
         tell(f"predicting {schedule.name} {tiling.rows_q}x{tiling.rows_k}: about {seconds:.0f} s")
         return predict_generated(schedule, program, chip)
+
+
+def predicted_times(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> dict[str, object]:
+    """The fields of a row of `iosim roofline` that are predicted for generated kernels on a GPU whose rates were
+    measured, and `on_cuda_cores`. An IosimError gives the reason if there is no prediction."""
+    if rule == "ideal":
+        raise IosimError("an ideal schedule has no tiles")
+    check_compared(schedule, p)
+    program = generate(schedule, p, tiling)
+    found = predict_compared(schedule, program, chip)
+    assert found.time is not None and found.dram is not None
+    return {
+        "predicted_seconds": round(found.time.seconds, DECIMALS),
+        "predicted_binds": found.time.bound_by,
+        "predicted_dram_read_bytes": found.dram.read_bytes,
+        "predicted_dram_write_bytes": found.dram.write_bytes,
+        "on_cuda_cores": without_tensor_cores(program, p.packed, tiling, schedule.name),
+    }
+
+
+def without_tensor_cores(program: Program, p: Attention, tiling: Tiling, name: str) -> list[str]:
+    """One sentence on why no launch of a generated kernel uses tensor cores; nothing if one does, or has no product."""
+    rows, keys = min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)
+    reasons = {
+        f"{p.dtype} has more than 16 bits": p.dtype == "fp32",
+        f"a tile of {rows} queries has fewer than {MMA}": rows < MMA,
+        f"a tile of {keys} keys has fewer than {MMA}": keys < MMA,
+        f"d = {p.d} is not a multiple of {MMA}": p.d % MMA != 0,
+    }
+    why = next((reason for reason, holds in reasons.items() if holds), None)
+    if why is None or any(kernel.tensor_cores for kernel in program.kernels):
+        return []
+    return [f"{name} {tiling.rows_q}x{tiling.rows_k}: {why}, so its products run on CUDA cores"]

@@ -7,99 +7,37 @@ reached. The tiles of least traffic are predicted too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
-from math import inf, prod
+from math import prod
 from typing import TYPE_CHECKING
 
-from ..core.tiling import MMA, Tiling
-from ..counting.count import default_schedules
-from ..errors import CapacityError, InputError, IosimError
-from ..gpu.cuda.machine import generate
-from ..gpu.predict.generated import check_room, predict_generated
-from ..gpu.predict.on_request import check_compared, seconds_to_predict
-from ..hardware import Hardware, measured_as
-from ..schedules import Schedule, find_all, require
-from ..schedules.registry import check_family
-from ..search.best import best_tiles
+from ...core.tiling import MMA, Tiling
+from ...counting.count import default_schedules
+from ...errors import CapacityError, InputError, IosimError
+from ...hardware import Hardware, measured_as
+from ...schedules import Schedule, find_all, require
+from ...schedules.registry import check_family
+from ...search.best import best_tiles
+from ...tuning.timed_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
+from ..cuda.machine import generate
+from .generated import check_room, predict_generated
+from .on_request import check_compared, seconds_to_predict
 
 if TYPE_CHECKING:
+<<<<<<< HEAD:iosim/studies/fastest_tiles.py
     from ..core.problem import Attention
     from ..gpu.cuda.program import Program
+=======
+    from ...core.typing import Attention
+    from ..cuda.program import Program
+>>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu):iosim/gpu/predict/fastest_tiles.py
 
-SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # sizes of a candidate's tiles
 LIMIT_SECONDS = 30.0  # about this long for the predictions of each schedule
 LEAST_IN_FULL = 3  # so many candidates are always predicted on the problem itself
 SHORTEST = 256  # queries and keys of a shorter problem, at least
-Progress = Callable[[float], None]
-"""A function that is called with the share of the work that is done."""
-
-
-@dataclass(frozen=True)
-class TimedTiles:
-    """Tiles of a schedule: seconds, what limits them, SM bytes and thread blocks. `chosen_by` is time, traffic, or the
-    name of a publication.
-
-    Predictions are limited by DRAM, L2 or blocks, and bounds by memory or a kind of operation. `operations` are those
-    outside of products, of a bound.
-    """
-
-    schedule: str
-    chosen_by: str
-    Br: int
-    Bc: int
-    seconds: float
-    bound_by: str
-    sm_bytes: int
-    blocks: int
-    operations: int = 0
-
-    @property
-    def tiles(self) -> str:
-        """The tiles as `--tiles` takes them."""
-        return f"{self.Br}x{self.Bc}"
-
-
-@dataclass(frozen=True)
-class FastestTiles:
-    """The fastest tiles of one schedule, and those of least traffic; None if these cannot be predicted.
-
-    `candidates` is the number of tilings compared, `in_full` the number of them predicted on the problem itself.
-    `least_seconds` is the least time of all candidates, where tiles near it are chosen for another reason.
-    """
-
-    fastest: TimedTiles
-    least: TimedTiles | None
-    candidates: int
-    in_full: int
-    least_seconds: float = inf
-
-
-@dataclass(frozen=True)
-class FastestAnswer:
-    """The answer of `iosim tune --by time`: the schedules, fastest first, and the reasons why others have no
-    prediction.
-
-    `generated`: times are predicted for generated kernels. Otherwise they are bounds, beside those of published tiles.
-    `split` is a schedule that splits the keys and takes less time, with its number of splits, if the first one has
-    fewer blocks than the GPU has multiprocessors.
-    """
-
-    problem: Attention
-    hardware: Hardware
-    results: list[FastestTiles]
-    not_predicted: dict[str, str]
-    published: list[TimedTiles] = field(default_factory=list)
-    generated: bool = True
-    split: tuple[int, TimedTiles] | None = None
-
-    @property
-    def least_seconds(self) -> float:
-        """The least time of all tiles that were compared, published ones too; inf without any."""
-        times = [seconds for one in self.results for seconds in (one.fastest.seconds, one.least_seconds)]
-        return min([*times, *(tiles.seconds for tiles in self.published)], default=inf)
 
 
 def fastest(
@@ -140,12 +78,7 @@ def fastest(
         except IosimError as error:
             missing[schedule.name] = str(error)
     results.sort(key=lambda found: found.fastest.seconds)
-    return FastestAnswer(problem, chip, results, missing)
-
-
-def share_of_all(progress: Progress, done: int, schedules: int, share: float) -> None:
-    """Call `progress` with the share of the work on all schedules, after `done` of them and a share of the next."""
-    progress((done + share) / schedules)
+    return FastestAnswer(problem, chip, results, missing, limit_seconds=LIMIT_SECONDS)
 
 
 def fastest_tiles(
@@ -178,11 +111,6 @@ def candidates(schedule: Schedule, problem: Attention, hardware: Hardware) -> li
     room = hardware.shared_memory_per_block_bytes
     every = [Tiling(rows_q, rows_k) for rows_q, rows_k in pairs]
     return [tiling for tiling in every if generate(schedule, problem, tiling).smem_bytes <= room]
-
-
-def sizes_up_to(length: int) -> tuple[int, ...]:
-    """The sizes below the length of an axis, and the first that holds it all."""
-    return SIZES[: sum(size < length for size in SIZES) + 1]
 
 
 def cost(schedule: Schedule, problem: Attention, tiling: Tiling, hardware: Hardware) -> float:

@@ -1,4 +1,4 @@
-"""`iosim check` says what is wrong, each fault by itself."""
+"""`iosim verify --cpu` says what is wrong, each fault by itself."""
 
 import json
 import re
@@ -9,8 +9,8 @@ import pytest
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
+from iosim.gpu.judged_runs import judged_rows, run_checks, size_that_runs
 from iosim.schedules import find
-from iosim.studies.judged_runs import judged_rows, run_checks, size_that_runs
 
 P, T = Attention(48, 16, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16)
 FLASH2 = find("flash2")
@@ -60,7 +60,7 @@ def test_errors_of_both_types_are_told():
 
 def test_sums_that_are_too_large_for_fp16_are_refused(iosim):
     """Sums of 1024 positive features exceed 65,504. The schedule is right: fp32 sums are asked for."""
-    args = ("check", "--N", 1024, "--d", 64, "--tiles", "64x64", "--schedule", "linear")
+    args = ("verify", "--cpu", "--N", 1024, "--d", 64, "--tiles", "64x64", "--schedule", "linear")
     narrow, wide = iosim(*args), iosim(*args, "--acc-dtype", "fp32")
     assert narrow.exit_code == 2 and narrow.stdout == "" and "a word of linear is too large" in narrow.stderr
     assert "as --acc-dtype fp32" in narrow.stderr and wide.exit_code == 0 and "linear:" not in wide.stdout
@@ -76,7 +76,9 @@ def test_errors_name_a_wider_type():
 )
 def test_right_schedules_pass_in_a_narrow_type(iosim, tiles, name):
     """Sums in fp16 over many key tiles are off by as much as any sums in fp16 over such tiles."""
-    found = iosim("check", "--N", 256, "--Nk", 1024, "--d", 64, "--schedule", name, "--tiles", tiles, "--json")
+    found = iosim(
+        "verify", "--cpu", "--N", 256, "--Nk", 1024, "--d", 64, "--schedule", name, "--tiles", tiles, "--json"
+    )
     (row,) = json.loads(found.stdout)["checks"]
     assert found.exit_code == 0 and row["error_fp16"] < row["allowed_error"] < 0.2, row
     assert row["bias"] < row["allowed_bias"] < 4e-3
@@ -122,7 +124,7 @@ def a_little_more(o):
 )
 def test_usual_tiles_are_two_at_least_on_each_axis(N, Nk, tiles, ask):
     """The words are those of these tiles."""
-    line = ("check", "--N", N, "--Nk", Nk, "--d", 4, "--schedule", "flash1,flash2")
+    line = ("verify", "--cpu", "--N", N, "--Nk", Nk, "--d", 4, "--schedule", "flash1,flash2")
     assert ask(*line)["checks"] == ask(*line, "--tiles", tiles)["checks"]
     Br, Bc = map(int, tiles.split("x"))
     assert -(-N // Br) >= min(2, N) and -(-Nk // Bc) >= min(2, Nk)
@@ -148,16 +150,16 @@ def test_a_size_that_runs_is_suggested(sizes, options, hint):
 
 
 def test_errors_are_shown_with_two_digits_and_kept_exactly(iosim, ask):
-    line = ("check", "--N", 32, "--d", 8, "--schedule", "flash2")
+    line = ("verify", "--cpu", "--N", 32, "--d", 8, "--schedule", "flash2")
     (row,) = ask(*line)["checks"]
-    shown = iosim(*line).stdout.splitlines()[2]
+    shown = iosim(*line).stdout.splitlines()[4]
     assert f" {row['allowed_error']:.1e} " in shown and not re.search(r"\.\d{3}", shown)
     assert repr(row["allowed_error"]) in iosim(*line, "--csv").stdout and len(repr(row["allowed_error"])) > 12
 
 
 def test_a_verdict_does_not_depend_on_what_else_is_checked(iosim):
     """Each schedule begins with the same random numbers."""
-    line = ("check", "--N", 20, "--d", 4, "--tiles", "4x4", "--csv", "--schedule")
+    line = ("verify", "--cpu", "--N", 20, "--d", 4, "--tiles", "4x4", "--csv", "--schedule")
     alone = iosim(*line, "split-kv").stdout.splitlines()[1]
     assert alone in iosim(*line, "flash2,paged,split-kv").stdout.splitlines()
     assert alone not in iosim(*line, "split-kv", "--seed", 1).stdout
@@ -165,7 +167,7 @@ def test_a_verdict_does_not_depend_on_what_else_is_checked(iosim):
 
 def test_an_index_of_large_scores_is_judged(iosim):
     """The squares of its scores are above the largest number of fp16."""
-    done = iosim("check", "--N", 256, "--d", 64, "--tiles", "64x64", "--schedule", "indexer", "--json")
+    done = iosim("verify", "--cpu", "--N", 256, "--d", 64, "--tiles", "64x64", "--schedule", "indexer", "--json")
     (row,) = json.loads(done.stdout)["checks"]
     assert done.exit_code == 0 and row["bias"] == 0 and row["allowed_bias"] is not None
 

@@ -20,13 +20,13 @@ from ..core.machine import Machine
 from ..core.problem import Attention, as_moved
 from ..core.text_lines import LineTraffic, box
 from ..core.tiling import Rule, Tiling, tiles_text
-from ..counting.asked import asked
-from ..counting.count import one_tiling
 from ..errors import FoldingError
 from ..grid import grouped
 from ..schedules import Schedule, require
 from ..schedules.registry import LETTERS
 from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
+from .asked import asked
+from .count import one_tiling
 
 Moved = Mapping[str, tuple[int, int]]
 RUNS = (  # each size that a formula may name, and each number of tiles, is a different prime

@@ -9,13 +9,14 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.gpu.cuda.machine import generate
+from iosim.gpu.predict import fastest_tiles as tiles
 from iosim.gpu.predict.generated import predict_generated
 from iosim.hardware import measured_as
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
-from iosim.studies import fastest_tiles as tiles
 from iosim.studies.fastest import sentence
+from iosim.tuning import timed_tiles
 
 H200, FLASH2 = measured_as("h200"), find("flash2")
 P = Attention(300, 32, heads=8, dtype="fp16", acc_dtype="fp32")
@@ -23,7 +24,7 @@ P = Attention(300, 32, heads=8, dtype="fp16", acc_dtype="fp32")
 
 @pytest.fixture(autouse=True)
 def few_sizes(monkeypatch):
-    monkeypatch.setattr(tiles, "SIZES", (16, 64, 128))
+    monkeypatch.setattr(timed_tiles, "SIZES", (16, 64, 128))
 
 
 def predicted(tiling, p=P, schedule=FLASH2):
@@ -107,7 +108,7 @@ def test_the_command(ask, iosim, monkeypatch):
     program = generate(find(first["schedule"]), P, Tiling(first["Br"], first["Bc"]))
     assert first["blocks"] == prod(program.kernels[0].grid)
     assert first["seconds"] == predicted(program.tiling, P, find(first["schedule"])) and first["bound_by"]
-    monkeypatch.setattr(tiles, "SIZES", tuple(sorted({first["Br"], first["Bc"]})))  # so that the rest is quick
+    monkeypatch.setattr(timed_tiles, "SIZES", tuple(sorted({first["Br"], first["Bc"]})))  # so that the rest is quick
     done = iosim(*LINE, "--schedule", "flash2")
     tile = f"{first['Br']}x{first['Bc']}"
     assert done.exit_code == 0 and f"flash2 with {tile} is fastest by the model" in done.stdout
@@ -117,7 +118,7 @@ def test_the_command(ask, iosim, monkeypatch):
 
 
 def test_each_gpu_has_its_answer(ask, monkeypatch):
-    monkeypatch.setattr(tiles, "SIZES", (16, 32))
+    monkeypatch.setattr(timed_tiles, "SIZES", (16, 32))
     line = (*LINE, "--schedule", "flash2")
     both = ask(*line[:-3], "h200,h100", *line[-2:])["answers"]
     assert ["H200" in both[0]["hardware"], "H100" in both[1]["hardware"]] == [True, True] and both[0]["results"] == ask(
@@ -153,7 +154,9 @@ def test_tiles_that_move_least_are_compared_if_they_are_others():
         (replace(best, Br=128, seconds=3e-6), ", and 1.50x faster than 128x64, which moves least; "),
         (best, "; "),
     ):
-        found = tiles.FastestAnswer(Attention(64, 64), H200, [tiles.FastestTiles(best, least, 9, 9)], {})
+        found = tiles.FastestAnswer(
+            Attention(64, 64), H200, [tiles.FastestTiles(best, least, 9, 9)], {}, limit_seconds=30.0
+        )
         assert sentence(found) == (
             f"flash2 with 64x64 is fastest by the model: 2.0 us{said}all 9 candidates were predicted."
         )

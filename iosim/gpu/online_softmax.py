@@ -1,4 +1,4 @@
-"""The pieces of online softmax by themselves, as `iosim check` shows them below its rows.
+"""The pieces of online softmax by themselves, as `iosim verify --cpu` shows them below its rows.
 
 Softmax in three, two and one pass must agree, and so must blocks that are merged. Known mistakes must give wrong
 results: a forgotten rescaling, a mask after the maximum, an exponential in fp16 without the maximum.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from textwrap import wrap
+from typing import TYPE_CHECKING, cast
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
 from ..core.machine import Machine
@@ -13,6 +14,10 @@ from ..core.tiling import Tiling
 from ..core.watchers import Traffic
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import LATENT_FAMILIES, LETTERS
+from ..wings import offered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SMALL, TILES = Attention(16, 8, dtype="fp32", page_size=4, key_block=4, top_k=2), Tiling(8, 8)
 NEVER_IGNORED = ("kv_dtype", "kv_scales", "dropout")  # a schedule that does not read them refuses them
@@ -106,10 +111,12 @@ def tensor_text(name: str, tensor: Tensor, reads: int, writes: int) -> str:
 
 
 def cuda_answer(schedule: Schedule) -> str:
-    """`yes` if kernels can be generated from the schedule, else `no` with the reason."""
-    from ..gpu.cuda.machine import why_not
-
-    reason = why_not(schedule)
+    """`yes` if kernels can be generated from the schedule, else `no` with the reason; empty without the wing that
+    generates them."""
+    why_not = offered("why_not_generated")
+    if why_not is None:
+        return ""
+    reason = cast("Callable[[Schedule], str | None]", why_not)(schedule)
     return "no: " + reason.partition(":")[0] if reason else "yes"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
@@ -17,7 +17,7 @@ from ..core.problem import DENSE, TENSORS, Attention, skips_tiles
 from ..core.rounding import rounder
 from ..core.row_blocks import RowBlocks
 from ..core.tiling import Tiling
-from ..core.watchers import Capacity, Traffic
+from ..core.watchers import Capacity, Traffic, same_counts
 from ..counting.roundings import roundings
 from ..errors import InputError
 from ..oracles.accuracy import DEVIATIONS, UNIT, Judge, Rounded, baseline, bias
@@ -25,7 +25,7 @@ from ..schedules import Schedule, require
 
 if TYPE_CHECKING:
     from ..core.typing import Array, Arrays, Bools, Size
-    from ..gpu.arrays import DeviceArray
+    from .arrays import DeviceArray
 
 HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
 FEW = 256  # in an output of so few words the baseline may be exact by chance
@@ -245,11 +245,6 @@ def in_type(x: Array, dtype: str) -> Array:
 def largest_error(found: Array, expected: Array) -> float:
     """The largest absolute difference; infinite where one is NaN."""
     return float(np.nan_to_num(np.max(np.abs(found - expected)), nan=np.inf))
-
-
-def same_counts(a: Mapping[str, Sequence[Size]], b: Mapping[str, Sequence[Size]]) -> bool:
-    """Whether the words (read, written) of every tensor are equal; a tensor that never moves may be left out."""
-    return all(tuple(a.get(name, (0, 0))) == tuple(b.get(name, (0, 0))) for name in {*a, *b})
 
 
 MOST_SCORES, MOST_WORDS = 2**22, 2**24
