@@ -127,7 +127,21 @@ iosim.register(iosim.Schedule("nan", text, "no numbers"))
 def test_an_answer_that_is_no_number_is_null_in_json(tmp_path):
     """In a process of its own, whose schedules nobody else sees."""
     (tmp_path / "nan.py").write_text(WRONG)
-    args = ("--load", tmp_path / "nan.py", "verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "nan", "--json")
+    args = (
+        "--load",
+        tmp_path / "nan.py",
+        "verify",
+        "--cpu",
+        "--N",
+        8,
+        "--d",
+        4,
+        "--tiles",
+        "4x4",
+        "--schedule",
+        "nan",
+        "--json",
+    )
     line = [sys.executable, "-m", "iosim", *map(str, args)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
     (row,) = json.loads(done.stdout)["checks"]

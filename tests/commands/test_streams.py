@@ -30,7 +30,9 @@ def shell(args, redirect, cwd):
     )
 
 
-@pytest.mark.parametrize("args", [LINES["trace"], (*LINES["trace"], "--json"), ("verify", "--cpu", *SIZES, "--csv")], ids=str)
+@pytest.mark.parametrize(
+    "args", [LINES["trace"], (*LINES["trace"], "--json"), ("verify", "--cpu", *SIZES, "--csv")], ids=str
+)
 def test_rows_go_to_stdout_while_a_terminal_shows_progress(args, tmp_path):
     """stderr is a terminal, and stdout is not. The bytes are those without a terminal."""
     keeper, terminal = os.openpty()

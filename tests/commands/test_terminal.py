@@ -29,7 +29,7 @@ LINES = {
     "roofline": ["--N", "512", "--d", "64", "--hardware", "h100"],
     "crossover": ["--N", "8192", "--d", "64"],
     "cache": ["--N", "256", "--d", "16", "--M", "4KB", "--tiles", "16x16"],
-    "check": ["--N", "12", "--d", "4"],
+    "verify --cpu": ["--N", "12", "--d", "4"],
     "hardware": [],
     "hardware h100": [],
     "memory": ["--N", "8192", "--d", "128"],
@@ -113,7 +113,7 @@ def test_80_columns_are_enough(line, iosim):
     assert {*re.findall(number, bare(text))} <= {*re.findall(number, piped.stdout)}, "no number that a pipe lacks"
 
 
-@pytest.mark.parametrize("line", ["count", "check"])
+@pytest.mark.parametrize("line", ["count", "verify --cpu"])
 def test_a_dumb_terminal_gets_no_escape_sequence(line):
     """count highlights rows elsewhere, and check has a line that moves."""
     text = on_terminal([*line.split(), *LINES[line]], 80, TERM="dumb")

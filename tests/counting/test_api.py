@@ -82,7 +82,7 @@ def test_sweeps_know_their_keywords():
 
 
 LINES = [
-    (("check", "--tiles", "best"), "Br x Bc", "paper"),
+    (("verify", "--cpu", "--tiles", "best"), "Br x Bc", "paper"),
     (("mask", "causal", "--N", 64, "--tiles", "paper"), "Br x Bc", "best"),
     (("count", "--N", 64, "--d", 8, "--hardware", "A100"), "did you mean 'a100-40gb' or 'a100-80gb'", None),
     (("crossover", "--N", 64), "--d: found 'nothing'; allowed: head dimensions", None),

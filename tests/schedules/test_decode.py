@@ -242,7 +242,7 @@ def test_sweeps_say_what_counts_say(options, tiles):
         ["--gqa", "pack", "--mask", "causal"],
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("command", ["count", "check", "sweep"])
+@pytest.mark.parametrize("command", ["count", "verify", "sweep"])
 def test_bad_input(command, bad, iosim):
     result = iosim(command, "--N", 8, "--d", 4, "--tiles", "4x4", *bad)
     assert result.exit_code == 2 and bad[0] in result.stderr and result.stdout == ""
