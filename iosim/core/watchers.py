@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
-=======
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import CapacityError
 from .arrays import larger, plus

@@ -18,7 +18,8 @@ from .verify_run import Choice, KeptProfile, Measurement, parse_request, run_req
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions, UndroppedOptions
-    from ..core.typing import Mask, TilesAsked
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
     from ..counting.given import Given
     from ..schedules.registry import SchedulesAsked
     from .cpu_runs import Checks

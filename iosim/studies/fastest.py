@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ..core.keywords import ProblemOptions
-<<<<<<< HEAD
     from ..core.mask_types import Mask
-=======
-    from ..core.typing import Mask
     from ..counting.given import Asked
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
 

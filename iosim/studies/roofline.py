@@ -36,16 +36,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..core.keywords import ProblemOptions
-<<<<<<< HEAD
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked, Tiling
-    from ..gpu.predict.predict import Prediction
-=======
-    from ..core.typing import Mask, Rule, TilesAsked, Tiling
     from ..counting.given import Fields
 
     Predict = Callable[[Schedule, Rule, Attention, Tiling, Hardware], Fields]
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ..schedules.registry import SchedulesAsked
 
 

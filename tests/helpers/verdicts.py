@@ -6,12 +6,8 @@ import numpy as np
 
 from iosim import Capacity, Folded, Numeric, Traffic
 from iosim.core.problem import DENSE
-<<<<<<< HEAD
 from iosim.core.shapes import Tile
-from iosim.studies.judged_runs import same_counts
-=======
 from iosim.core.watchers import same_counts
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
 
 
 def verdicts(schedule, text, p, tiling):

@@ -27,13 +27,8 @@ from .generated import check_room, predict_generated
 from .on_request import check_compared, seconds_to_predict
 
 if TYPE_CHECKING:
-<<<<<<< HEAD:iosim/studies/fastest_tiles.py
-    from ..core.problem import Attention
-    from ..gpu.cuda.program import Program
-=======
-    from ...core.typing import Attention
+    from ...core.problem import Attention
     from ..cuda.program import Program
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu):iosim/gpu/predict/fastest_tiles.py
 
 LIMIT_SECONDS = 30.0  # about this long for the predictions of each schedule
 LEAST_IN_FULL = 3  # so many candidates are always predicted on the problem itself

@@ -17,11 +17,8 @@ from typing import TYPE_CHECKING
 from ...core.folded import Folded
 from ...core.machine import Block
 from ...core.problem import as_moved
-<<<<<<< HEAD
 from ...core.shapes import Tile
-=======
 from ...core.tiling import MMA
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
 from ...core.watchers import Watcher
 from ...errors import IosimError
 from ...hardware import Hardware
@@ -33,13 +30,10 @@ from .generated import check_room, launch_shapes, occupancies, predict_generated
 from .predict import DECIMALS
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
     from ...core.machine import Input, ScheduleLike
     from ...core.problem import Attention
+    from ...core.tiling import Rule, Tiling
     from ...core.typing import Size, Step
-=======
-    from ...core.typing import Attention, Input, Rule, ScheduleLike, Size, Step, Tiling
->>>>>>> 75e95e28 (verify takes in check: without a GPU it runs schedules on the CPU; studies need no gpu)
     from ...schedules import Schedule
     from .predict import Prediction
 
