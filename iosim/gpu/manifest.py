@@ -23,6 +23,7 @@ WING = Wing(
         "why_not_generated": "cuda.machine:why_not",
         "generated_times": "predict.on_request:predicted_times",
         "generated_tiles": "predict.fastest_tiles:fastest",
+        "launch_time": "predict.program_time:predicted",
     },
     page="hardware/words-and-bytes.md",
 )

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..answer import Answer, Column, Pieces, Row, Table, type_of
 from ..errors import InputError
-from ..hardware import Hardware, load
+from ..hardware import Hardware, load, measured_as
+from ..occupancy import blocks_on
+from ..wings import offered
 from .notes import outside, split_loads, unplaced
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
@@ -27,7 +29,6 @@ from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..counting.floors import Floor
-    from ..gpu.predict.launch_time import Time
     from .nearest import Nearest
     from .walk.log import Log
     from .walk.work import Works
@@ -42,6 +43,26 @@ OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C
     "sm_90": (2048, 32), "sm_90a": (2048, 32), "sm_100": (2048, 32), "sm_100a": (2048, 32), "sm_120": (1536, 24),
     "sm_120a": (1536, 24),
 }  # fmt: skip
+
+
+class Time(Protocol):
+    """The seconds of a launch, and of the parts of which it takes the longest."""
+
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def dram_seconds(self) -> float: ...
+    @property
+    def l2_seconds(self) -> float: ...
+    @property
+    def block_seconds(self) -> float: ...
+    @property
+    def launch_seconds(self) -> float: ...
+    @property
+    def bound_by(self) -> str: ...
+
+
+TimeOf = Callable[["Works", Resources, int, int, int, Hardware], Time | None]
 Grid = object  # a tuple of numbers, or a function of the arguments
 
 
@@ -116,8 +137,6 @@ class Explained(Answer):
     @property
     def blocks_per_sm(self) -> int | None:
         """The programs that share a multiprocessor; None if they do not fit, or if the target's limits are unknown."""
-        from ..gpu.predict.launch_time import blocks_on
-
         if not self.fits or self.target not in OCCUPANCY or self.resources is None or self.hardware is None:
             return None
         r = self.resources
@@ -383,19 +402,15 @@ def whole_number(value: Value) -> int | None:
 def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:
     """The time of a launch on a GPU whose rates were measured. None for products in fp64, whose rate is not
     measured."""
-    from ..gpu.predict.predict import rates_of
-    from ..hardware import measured_as
-    from .seconds import time_of
-
     measured = None if hardware is None else measured_as(hardware)
-    rates = None if measured is None else rates_of(measured)
+    launch_time = cast("TimeOf | None", offered("launch_time"))
     unknown = any(o.name in DOTS and o.operand_types[0].element == "f64" for o in code.operations())
     unknown = unknown or any(way.unplaced_words for ways in answer.ways.values() for way in ways.values())
-    if rates is None or unknown or answer.resources is None or answer.blocks_per_sm is None:
+    if measured is None or launch_time is None or unknown or answer.resources is None or answer.blocks_per_sm is None:
         return None
     words = sum(way.distinct_bytes for ways in answer.ways.values() for way in ways.values())
     sectors = sum(answer.total(way, "sector_bytes") for way in WAYS)
-    return time_of(works, answer.resources, answer.blocks_per_sm, words, sectors, rates)
+    return launch_time(works, answer.resources, answer.blocks_per_sm, words, sectors, measured)
 
 
 def preset(target: str, hardware: str | None) -> Hardware | None:
@@ -422,11 +437,9 @@ def aimed(target: str | None, hardware: str | None) -> tuple[str, list[str]]:
 
 def untimed(answers: Sequence[Explained], question: Question) -> list[str]:
     """Why answers have no predicted time, if a GPU is named or configurations are ranked."""
-    from ..hardware import measured_as
-
     gpu = question.hardware or common(question.target)
     able = [answer for answer in answers if answer.resources and answer.fits]
-    if gpu is None or not able or not (question.hardware or question.tune):
+    if gpu is None or not able or offered("launch_time") is None or not (question.hardware or question.tune):
         return []
     if measured_as(gpu) is None:
         return [f"no time is predicted on {load(gpu).name}: its rates are not measured (iosim calibrate)"]

@@ -13,9 +13,9 @@ from ..errors import InputError
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
 from .pretend.packages import needed
+from .pretend.tensors import AS_CODE
 from .read.arguments import GRID_EXAMPLE, read_grid
 from .read.compile import capability
-from .read.inductor_code import AS_CODE
 from .read.kernel import Configuration, Kernel, KernelLaunch
 from .read.kernel_file import check_file, kernel_of
 from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader

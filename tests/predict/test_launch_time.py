@@ -18,13 +18,13 @@ from iosim.gpu.predict.launch_time import (
     Memory,
     Rates,
     StepRates,
-    blocks_on,
     cycle_seconds,
     fullest,
     late_share,
     time_of_launches,
 )
 from iosim.masks import parse_mask
+from iosim.occupancy import blocks_on
 from iosim.schedules import find
 from iosim.steps.softmax import Cost
 

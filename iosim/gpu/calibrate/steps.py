@@ -20,12 +20,13 @@ from statistics import median
 
 from ...core.problem import Attention
 from ...core.tiling import Tiling
+from ...occupancy import blocks_on
 from .. import device
 from ..cuda.machine import generate
 from ..cuda.program import Program
 from ..cuda.warp_split import WHOLE_TURNS
 from ..predict.block_work import LOAD, LOAD_CONVERTED, LOAD_SCALAR, STORE, StepKey, Unit
-from ..predict.launch_time import StepRates, blocks_on
+from ..predict.launch_time import StepRates
 from ..run import launch_all, prepare
 from .step_texts import (
     LOAD_ROWS,

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from ...errors import CapacityError
 from ...hardware import Hardware
+from ...occupancy import blocks_on
 from ..cuda.program import Program
 from ..cuda.warp_split import LANES
 from .block_work import Occupancy
 from .dram import Conditions
-from .launch_time import blocks_on
 from .predict import Prediction, predict
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from functools import cache
 from typing import NamedTuple
 
 from ...errors import InputError
-from ..cuda.warp_split import LANES
+from ...occupancy import SUBPARTITIONS
 from .block_work import (
     LOAD,
     MEASURED_WARPS,
@@ -48,10 +48,7 @@ from .block_work import (
 )
 from .last_wave import last_end
 
-RESERVED_BYTES = 1024  # shared memory that each block costs extra (CUDA programming guide, cc 8.0 and later)
-MOST_BLOCKS, MOST_THREADS, REGISTERS = 32, 2048, 65536  # of a multiprocessor of cc 9.0
 WARPGROUPS = 2
-SUBPARTITIONS = 4  # the quarters of a multiprocessor: each has a scheduler and a quarter of the registers
 BESIDE_STEPS = (LOAD, STORE, STORE_SCALAR)  # copies that run beside the steps of other blocks
 
 
@@ -118,32 +115,6 @@ class Rates:
         """The time of a step in a real loop, over its time repeated alone."""
         known = self.loop_ratios.get(LoopKey(key.unit), 1.0)
         return self.loop_ratios.get(LoopKey(key.unit, key.sized), known)
-
-
-def blocks_on(
-    shared_bytes: int,
-    smem_bytes: int,
-    threads: int,
-    registers: int | None = None,
-    most_threads: int | None = None,
-    most_blocks: int | None = None,
-) -> int:
-    """The blocks that a multiprocessor holds at the same time: as many as its shared memory, threads, registers and its
-    limit of blocks allow, at least one.
-
-    `shared_bytes` is the shared memory of the multiprocessor, `smem_bytes` that of a block. `registers` are those of a
-    thread; with None they are not a limit. `most_threads` and `most_blocks` are those of a multiprocessor; with None,
-    those of compute capability 8.0 and 9.0.
-    """
-    warps = -(-max(1, threads) // LANES)
-    limits = [
-        shared_bytes // (smem_bytes + RESERVED_BYTES),
-        (most_threads or MOST_THREADS) // (warps * LANES),
-        most_blocks or MOST_BLOCKS,
-    ]
-    if registers:
-        limits.append(REGISTERS // SUBPARTITIONS // (-(-registers // 8) * 8 * LANES) * SUBPARTITIONS // warps)
-    return max(1, min(limits))
 
 
 @dataclass(frozen=True)

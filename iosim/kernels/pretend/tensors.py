@@ -12,11 +12,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from ..read.inductor_code import AS_CODE
 from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
 
 UNKNOWN = "floating-point numbers are not computed: where the script asks for one it is 0"
+AS_CODE = "run the model with TORCH_COMPILE_DEBUG=1 where there is a GPU, and give the output_code.py that it writes"
 Function = Callable[..., object]  # type: ignore[explicit-any]  # an operator takes any arguments
 RUN_ON_GPU = ("", "CUDA", "cuda", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "default")
 

@@ -22,7 +22,6 @@ from .kernel import Configuration, Kernel
 
 MARK = "torch._inductor.async_compile"  # a file that PyTorch wrote imports this
 OTHERS = re.compile(r"^[^#'\n]*?(extern_kernels\.\w+|torch\.ops\.[\w.]+)\(", re.MULTILINE)
-AS_CODE = "run the model with TORCH_COMPILE_DEBUG=1 where there is a GPU, and give the output_code.py that it writes"
 Catch = Callable[[Kernel, tuple[Value, ...], Mapping[str, Value]], object]
 
 

@@ -1,4 +1,6 @@
-"""The time of a launch, from rates that `iosim calibrate` measured: the largest of three parts, plus a start.
+"""The time of a launch of a kernel that `iosim explain` read: the largest of three parts, plus a start.
+
+The parts follow from rates that `iosim calibrate` measured.
 
 - DRAM: each distinct word of the launch moves to or from DRAM once.
 - L2: all sectors that requests touch pass through the L2.
@@ -12,16 +14,62 @@ waits for its own results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, SupportsInt
 
-from ..gpu.predict.last_wave import last_end
-from ..gpu.predict.launch_time import SUBPARTITIONS, Rates, Time, cycle_seconds
+from ...occupancy import SUBPARTITIONS
+from .last_wave import last_end
+from .launch_time import Rates, Time, cycle_seconds
+from .predict import rates_of
 
 if TYPE_CHECKING:
-    from .read.compile import Resources
-    from .walk.work import Work, Works
+    from ...hardware import Hardware
+
+
+class Work(Protocol):
+    """The operations of one program, and its waits for words that it reads. Equal ones are one kind."""
+
+    @property
+    def flops(self) -> int: ...
+    @property
+    def tensor_flops(self) -> int: ...
+    @property
+    def exponentials(self) -> int: ...
+    @property
+    def operations(self) -> int: ...
+    @property
+    def waits(self) -> int: ...
+    def __hash__(self) -> int: ...
+
+
+class Works(Protocol):
+    """The operations of all programs: {kind: number of programs}, and the kind of each in the order of the grid, or
+    None for too many programs."""
+
+    @property
+    def counts(self) -> Mapping[Work, int]: ...
+    @property
+    def order(self) -> Iterable[Iterable[SupportsInt]] | None: ...
+    @property
+    def programs(self) -> int: ...
+
+
+class Resources(Protocol):
+    """What a program is: its warps, and the instructions of its products (`wgmma`, `mma` or `simt`)."""
+
+    @property
+    def num_warps(self) -> int: ...
+    @property
+    def products(self) -> str: ...
+
+
+def predicted(
+    works: Works, resources: Resources, blocks_per_sm: int, dram_bytes: int, l2_bytes: int, gpu: Hardware
+) -> Time | None:
+    """The time of a launch on a GPU; None if its rates were not measured."""
+    rates = rates_of(gpu)
+    return None if rates is None else time_of(works, resources, blocks_per_sm, dram_bytes, l2_bytes, rates)
 
 
 def time_of(
