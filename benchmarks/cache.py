@@ -13,7 +13,7 @@ import numpy as np
 
 from iosim import Attention, Tiling
 from iosim.schedules import find
-from iosim.tracing import accesses, cache, reuse_distance
+from iosim.studies import accesses, cache, reuse_distance
 
 ACCESSES, MISSES, M = 12_648_448, 8_454_144, 102_400
 TURNS = 5

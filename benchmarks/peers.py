@@ -22,9 +22,9 @@ from iosim import Attention, Tiling
 from iosim.counting.sweep import Chunks
 from iosim.counting.sweep_axes import build
 from iosim.schedules import find
+from iosim.studies import accesses
+from iosim.studies.cache import LRU
 from iosim.sweeps.row_text import CSV, lines
-from iosim.tracing import accesses
-from iosim.tracing.cache import LRU
 
 PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
 HEADER = "| question | peer | its seconds | iosim's | ratio | its answer | iosim's |\n|---|---|--:|--:|--:|--:|--:|\n"

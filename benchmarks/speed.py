@@ -22,10 +22,10 @@ from iosim.counting.sweep_axes import build
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
+from iosim.studies.accesses import record
 from iosim.sweeps.executors import Serial
 from iosim.sweeps.parts import Work
 from iosim.sweeps.run import write_file
-from iosim.tracing.accesses import record
 from iosim.tuning.least import curve
 
 MASKS = ("causal", "window:1024", "global:64", "strided:128")

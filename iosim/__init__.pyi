@@ -38,6 +38,9 @@ from .pictures.plot import plot as plot
 from .schedules import SCHEDULES as SCHEDULES
 from .schedules import Schedule as Schedule
 from .schedules import register as register
+from .studies.cache_answer import cache as cache
+from .studies.events import Events as Events
+from .studies.events import trace as trace
 from .studies.fastest import Fastest as Fastest
 from .studies.fastest import fastest as fastest
 from .studies.memory import memory as memory
@@ -46,9 +49,6 @@ from .studies.roofline import roofline as roofline
 from .studies.training import Training as Training
 from .studies.training import training as training
 from .sweeps.run import sweep as sweep
-from .tracing.cache_answer import cache as cache
-from .tracing.events import Events as Events
-from .tracing.events import trace as trace
 from .tuning.best import Best as Best
 from .tuning.crossover import crossover as crossover
 from .tuning.every_M import Curve as Curve

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ..commands.answer import Part
     from ..core.problem import Attention
-    from ..tracing.event_file import Emit
+    from ..event_file import Emit
     from .explain import Explained, Question
     from .kept import Tensors
     from .launches import Answers, Refused
@@ -255,7 +255,7 @@ def part_of(answer: Explained) -> Part:
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:
     """The format of the file of --trace. InputError unless there is one launch with one configuration."""
-    from ..tracing.event_file import event_format
+    from ..event_file import event_format
 
     if path is None:
         return ""
@@ -270,7 +270,7 @@ def trace_format(path: str | None, script: str | None, tune: bool) -> str:
 
 def write_trace(log: Log, path: str | None, kind: str) -> None:
     """Write the events of a launch to a file."""
-    from ..tracing.event_file import EVENT_COLUMNS, write_events
+    from ..event_file import EVENT_COLUMNS, write_events
     from .walk.log import MORE_COLUMNS
 
     def put(emit: Emit) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from ..core.event_count import EventCount, count_events
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import DENSE, Attention, narrowed
@@ -27,7 +28,6 @@ from ..drawing.player import Frame, Played, section_of, small_mask
 from ..errors import IosimError
 from ..schedules import Schedule, find, require
 from ..schedules.selected import KEY_BLOCK
-from ..tracing.event_file import EventCount, count_events
 from ..units import binary
 
 if TYPE_CHECKING:

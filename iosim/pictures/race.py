@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..core.event_count import check_length, count_events
 from ..core.machine import Machine
 from ..core.tiling import Rule, Tiling, tiles_text
 from ..core.watchers import Trace, Watcher
@@ -17,7 +18,6 @@ from ..drawing.picture import Picture
 from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, find_all, require
-from ..tracing.event_file import check_length, count_events
 from ..units import format_bytes, parse_bytes
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from ..counting.given import Asked
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..tracing.cache_answer import Caches
+    from .cache_answer import Caches
 
 
 class Simulated(NamedTuple):
@@ -40,7 +40,7 @@ class Simulated(NamedTuple):
 
     def caches(self, sizes: Sequence[int], word_bytes: int) -> Caches:
         """The caches of these sizes. Raises InputError for options that exclude each other."""
-        from ..tracing.cache_answer import caches_of
+        from .cache_answer import caches_of
 
         return caches_of(sizes, word_bytes, self.granularity, self.line, self.policy, self.curve, self.tensors or ())
 
@@ -84,8 +84,8 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
 
     from ..progress import under_way
     from ..schedules import find_all
-    from ..tracing.cache_answer import cache_of, cache_of_file, sizes_of
     from ..units import dtype_bytes, parse_bytes
+    from .cache_answer import cache_of, cache_of_file, sizes_of
 
     choice = asked.choice
     if trace is not None:

@@ -35,18 +35,20 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     """
     import sys
 
+    from ..core.event_count import check_length, count_events
+    from ..event_file import EVENT_COLUMNS, event_format, write_events
     from ..progress import under_way
     from ..schedules import find_all
-    from ..tracing import event_file
+    from .events import MOST_WRITTEN, emit_runs, one_head_run
 
     p, choice, M_bytes, under = asked.problem, asked.choice, asked.M_bytes, asked.under
-    kind = event_file.event_format(kind, path, as_json, as_csv)
+    kind = event_format(kind, path, as_json, as_csv)
     schedules = find_all(choice.schedules or "flash2")
-    runs = [event_file.one_head_run(s, p, choice.rule, M_bytes, under.multiple) for s in schedules]
+    runs = [one_head_run(s, p, choice.rule, M_bytes, under.multiple) for s in schedules]
     for run in runs:  # before anything is on stdout
-        event_file.check_length(event_file.count_events(*run).total, event_file.MOST_WRITTEN)
-    columns = (*(["schedule"] if len(runs) > 1 else []), *event_file.EVENT_COLUMNS)
+        check_length(count_events(*run).total, MOST_WRITTEN)
+    columns = (*(["schedule"] if len(runs) > 1 else []), *EVENT_COLUMNS)
     say(under.notes)
     seen = path in (None, "-") and sys.stdout.isatty()  # the events themselves show the progress
     with under_way(quiet=seen) as progress:
-        event_file.write_events(lambda emit: event_file.emit_runs(runs, emit, progress), path, kind, columns)
+        write_events(lambda emit: emit_runs(runs, emit, progress), path, kind, columns)

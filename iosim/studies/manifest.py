@@ -22,6 +22,9 @@ WING = Wing(
         "memory": "memory",
         "training": "training",
         "Training": "training",
+        "trace": "events",
+        "Events": "events",
+        "cache": "cache_answer",
     },
     pictures={
         "roofline": "roofline_picture:ROOFLINE",

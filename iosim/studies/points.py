@@ -8,12 +8,12 @@ from ..answer import Column, Columns, Rows, types_of
 from ..errors import InputError
 from ..options import FLAG, LISTS, SIZE, Kind, Option, one_of
 from ..points import Point, Question
-from ..tracing import GRANULARITIES, POLICIES
 from ..tuning.points import CURVE, PREDICT
+from .granularities import GRANULARITIES, POLICIES
 
 
 def rows_of_cache(p: Point) -> Rows:
-    from ..tracing.cache_answer import cache
+    from .cache_answer import cache
 
     found = (
         (s, cache(M=p.M_bytes, tiles=p.tiles, schedule=s, tile_multiple=p.tile_multiple, **p.fields, **p.own))
@@ -23,7 +23,7 @@ def rows_of_cache(p: Point) -> Rows:
 
 
 def columns_of_cache() -> Columns[Never]:
-    from ..tracing.cache_answer import RESULTS
+    from .cache_answer import RESULTS
 
     return (Column("schedule", "string"), *RESULTS)
 

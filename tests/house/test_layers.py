@@ -31,9 +31,8 @@ HOUSE = {
     "schedules": {"core", "masks", "steps", "oracles", "search"},
     "counting": COUNTED,
     "tuning": COUNTED,
-    "tracing": COUNTED,
     "drawing": COUNTED,
-    "commands": COUNTED | {"tuning", "tracing"},
+    "commands": COUNTED | {"tuning"},
 }
 WINGS = {folder: {*HOUSE, *wing.needs} for folder, wing in wings().items()}
 PACKAGES = HOUSE | WINGS

@@ -29,9 +29,9 @@ from iosim.commands import answer as writing
 from iosim.commands.cli import main
 from iosim.commands.listed import all_commands
 from iosim.counting.columns import types_of_count
+from iosim.event_file import EVENTS
 from iosim.files import FORMS
 from iosim.sweeps.questions import types_of_rows
-from iosim.tracing.event_file import EVENTS
 
 PAGE = ROOT / "docs" / "schema.json"
 SIZES = "--N 64 --d 8"

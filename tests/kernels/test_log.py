@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from paths import TESTS
 
+from iosim.event_file import EVENT_COLUMNS
 from iosim.kernels.walk.log import MORE_COLUMNS, MOST_EVENTS, Log, rectangles
-from iosim.tracing.event_file import EVENT_COLUMNS
 
 needs_triton = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"

@@ -10,13 +10,13 @@ import pytest
 from paths import DOCS
 from played import BROWSER, browser, data
 
+from iosim.core.event_count import count_events
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.count import count
 from iosim.masks import parse_mask
 from iosim.pictures.player import plays, small_memory
 from iosim.schedules import SCHEDULES, find
-from iosim.tracing.event_file import count_events
 
 SIZES = ("--N", 1024, "--d", 64, "--M", "64KB")
 

@@ -21,17 +21,17 @@ from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
-from . import POLICIES
 from .accesses import Moves, accesses, record
 from .cache import LRU, CacheCounts, belady
-from .event_file import one_head_run
+from .events import one_head_run
+from .granularities import POLICIES
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.machine import ScheduleLike
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked, Tiling
-    from .event_reader import MovesOfFile
+    from .trace_file import MovesOfFile
 
 Tell = Callable[[str], None]
 """Takes a text about the progress."""
@@ -223,7 +223,7 @@ def cache_of(
 
 def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silent) -> Table:
     """The caches for the loads and stores of a file of events, whose words have `word_bytes` bytes."""
-    from .event_reader import moves_of_file
+    from .trace_file import moves_of_file
 
     tell(f"reading {path}")
     moves = moves_of_file(path, word_bytes, caches.tensors)

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..core.loop_paths import run_together
+from ..core.event_count import check_length, count_events
 from ..core.machine import Machine
 from ..core.shapes import Tile
 from ..core.shapes import product as product_of
 from ..core.watchers import Traffic
 from ..errors import InputError, suggestion
-from . import GRANULARITIES
-from .event_file import MOST_EVENTS, check_length, count_events
-from .turns import Turns
+from .granularities import GRANULARITIES
 
 if TYPE_CHECKING:
     from ..core.machine import Block, ScheduleLike
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from ..core.shapes import Shape
     from ..core.tiling import Tiling
     from ..core.typing import Bools, Size
-    from .event_reader import MovesOfFile
     from .reuse_distance import Numbers
+    from .trace_file import MovesOfFile
 
 MOST_RUNS = 20_000_000
 
@@ -46,27 +44,24 @@ class Moves(Traffic):
     two axes is a stack of matrices, whose rows are numbered through all of them.
     """
 
-    machine: Turns
-
     def __init__(self, wanted: tuple[str, ...] = ()):
         super().__init__()
         self.wanted = wanted
         self.seen: dict[str, None] = {}
         self.names: list[str] = []
         self.numbers = array("q")
-        self._of_turns: list[list[Size]] = []  # moves of the loop whose iterations run at once
 
     def start(self, machine: Machine) -> None:
-        self.machine = cast("Turns", machine)
+        self.machine = machine
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        if self.wants(tensor) and (self.machine.merged is not None or words):
-            super().load(block, tensor, self._of_all_turns(words))
+        if self.wants(tensor) and words:
+            super().load(block, tensor, words)
             self._add(tensor, 0, block)
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
         if self.wants(tensor):
-            super().store(block, tensor, self._of_all_turns(words))
+            super().store(block, tensor, words)
             self._add(tensor, 1, block)
 
     def wants(self, tensor: str) -> bool:
@@ -74,36 +69,13 @@ class Moves(Traffic):
         self.seen[tensor] = None
         return not self.wanted or tensor in self.wanted
 
-    def _of_all_turns(self, words: Size) -> Size:
-        if self.machine.merged is None:
-            return words
-        return int(np.broadcast_to(words, self.machine.turns).sum())
-
     def _add(self, tensor: str, store: int, block: Block) -> None:
         if tensor not in self.names:
             self.names.append(tensor)
         number = self.names.index(tensor)
-        if self.machine.merged is not None:
-            (part,) = matrices(block.shape)
-            self._of_turns.append([number, store, *part])
-            return
         for part in matrices(block.shape):
             self.numbers.extend((number, store, *part))
-        self._check_length()
-
-    def turns_ended(self) -> None:
-        """Add the moves of a loop whose iterations ran at once, in the order of single iterations."""
-        moves = [
-            np.broadcast_to(np.stack(np.broadcast_arrays(*move)).T, (self.machine.turns, 6)) for move in self._of_turns
-        ]
-        if moves:
-            self.numbers.frombytes(np.stack(moves, axis=1).astype(np.int64).tobytes())
-        self._of_turns = []
-        self._check_length()
-
-    def _check_length(self) -> None:
-        if len(self.numbers) > 6 * MOST_EVENTS:
-            check_length(len(self.numbers) // 6)
+        check_length(len(self.numbers) // 6)
 
     @property
     def table(self) -> Numbers:
@@ -165,7 +137,8 @@ class Accesses:
 def record(schedule: ScheduleLike, problem: Attention, tiling: Tiling, tensors: tuple[str, ...] = ()) -> Moves:
     """The tile moves of a run that visits every tile, of all tensors or of those asked for."""
     check_length(count_events(schedule, problem, tiling).moves)
-    moves = cast("Moves", run_together(lambda: Turns(problem, Moves(tensors)), schedule, tiling).watchers[0])
+    moves = Moves(tensors)
+    Machine(problem, moves).run(schedule, tiling)
     for name in tensors:
         if name not in moves.seen:
             known = ", ".join(moves.seen)

@@ -76,11 +76,11 @@ def test_rows_before_the_first(ask, tmp_path):
 
 
 @pytest.mark.parametrize("text, end, message", [
-    ("", "csv", "a file with loads and stores"),
+    ("", "csv", "a file of iosim trace"),
     ("event,name,row,rows,column,columns\nload,X,0,1,zero,4\n", "csv", "event 1: column: found 'zero'; allowed: a whole number"),
     ("schedule,event,name\nflash1,load,X\n", "csv", "found 'a column schedule'; allowed: the events of one schedule"),
     ("{", "jsonl", "a file of iosim trace"),
-    ("[1]\n", "jsonl", "[1] is no event"),
+    ("[1]\n", "jsonl", "a file with loads and stores"),
     ("{}", "json", "a file that ends in .csv, .jsonl or .parquet"),
     ("x", "svg", "--trace: found"),
 ])  # fmt: skip

@@ -2,39 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Pieces, Row, Table, numbered
+from ..core.event_count import MOST_EVENTS, check_length, count_events
+from ..core.machine import Machine
 from ..core.problem import Attention
 from ..core.tiling import Tiling, read_tiles, tiles_text
+from ..core.watchers import Trace
 from ..counting.asked import asked
 from ..counting.conditions import conditions
+from ..counting.count import one_tiling
 from ..counting.given import memory
 from ..counting.names import takes_options
+from ..errors import InputError
+from ..event_file import BATCH, EVENTS, event_format, write_events
 from ..masks import parse_mask
-from ..schedules import Schedule, find
+from ..schedules import Schedule, find, require
 from ..units import parse_bytes
-from .event_file import (
-    EVENTS,
-    MOST_EVENTS,
-    MOST_WRITTEN,
-    check_length,
-    count_events,
-    emit_events,
-    event_format,
-    one_head_run,
-    write_events,
-)
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
-    from ..core.tiling import TilesAsked
+    from ..core.tiling import Rule, TilesAsked
     from ..core.watchers import Event
+    from ..event_file import Emit
 
 SHOWN = 20  # events that are printed
+MOST_WRITTEN = 100_000_000
+
+
+def one_head_run(
+    schedule: Schedule, given: Attention, tiles: Rule | None, M_bytes: int | None, multiple: int = 1
+) -> tuple[Schedule, Attention, Tiling]:
+    """The schedule, problem and tiling of a run that visits every tile.
+
+    Raises InputError if the problem has more than one head, or if the tiles need M and it is not given.
+    """
+    problem = given.packed
+    require(schedule, problem)
+    if problem.instances != 1:
+        raise InputError("--heads, --batch", problem.instances, "1 in all: every head leaves the same trace")
+    if problem.count_init:
+        raise InputError("--count-init", "given", "iosim count", "these writes come before the run, and are no event")
+    return schedule, problem, one_tiling(schedule, tiles, 0, problem, M_bytes, multiple)
+
+
+def emit_events(
+    schedule: Schedule,
+    problem: Attention,
+    tiling: Tiling,
+    emit: Emit,
+    most: int = MOST_EVENTS,
+    progress: Callable[[str], None] = lambda done: None,
+) -> int:
+    """Visit every tile, hand every event to `emit`, and return the number of events. Now and then `progress` gets
+    a text about the progress."""
+    total, sent = count_events(schedule, problem, tiling).total, 0
+    check_length(total, most)
+
+    def send(event: Event) -> None:
+        nonlocal sent
+        sent += 1
+        check_length(sent, most)
+        if sent % BATCH == 0:
+            progress(f"{sent:,} of {total:,} events")
+        emit(event)
+
+    Machine(problem, Trace(send)).run(schedule, tiling)
+    return sent
+
+
+def emit_runs(runs: Sequence[tuple[Schedule, Attention, Tiling]], emit: Emit, progress: Callable[[str], None]) -> int:
+    """Emit the events of some runs, and return their number. If there are several runs, each event names its
+    schedule."""
+    if len(runs) == 1:
+        return emit_events(*runs[0], emit, MOST_WRITTEN, progress)
+
+    def labelled(name: str) -> Emit:
+        return lambda event: emit({"schedule": name, **event})
+
+    return sum(emit_events(*run, labelled(run[0].name), MOST_WRITTEN, progress) for run in runs)
 
 
 @dataclass(frozen=True, repr=False)

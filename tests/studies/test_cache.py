@@ -9,11 +9,8 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Machine, Tiling
 from iosim.core.shapes import Tile
-from iosim.masks import parse_mask
 from iosim.masks.mask import parse
-from iosim.tracing import accesses, cache, reuse_distance
-from iosim.tracing.accesses import Moves, record
-from iosim.tracing.turns import Turns
+from iosim.studies import accesses, cache, reuse_distance
 
 QKVO = ("Q", "K", "V", "O")
 
@@ -299,25 +296,6 @@ def test_the_m_that_was_asked_for_stays(ask):
     assert same[0] == same[1] and same[3] == same[4] and same[1] != same[2]
     curve = ask(*args, "--M", 70, "--curve")["results"]
     assert all(r["M_bytes"] == r["used_bytes"] for r in curve[:-1]) and curve[-1]["M_bytes"] == 70
-
-
-class Singly(Turns):
-    """The machine whose turns are all made one by one."""
-
-    def together(self, length, size, where):
-        return None
-
-
-@pytest.mark.parametrize("mask", ["dense", "causal&window:5", "global:2|strided:3"])
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_turns_that_are_made_at_once_leave_the_same_moves(name, mask):
-    schedule, tiling = SCHEDULES[name], Tiling(3, 2)
-    p = schedule.about(Attention(11, 3, Nk=9, mask=parse_mask(mask), lse=True))
-    at_once = record(schedule, p, tiling)
-    singly = Moves()
-    Singly(p, singly).run(schedule, tiling)
-    assert at_once.names == singly.names and at_once.tensors == singly.tensors
-    assert (at_once.table == singly.table).all() and at_once.table.shape == singly.table.shape
 
 
 def test_a_file_from_python(iosim, ask, tmp_path):
