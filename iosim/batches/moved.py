@@ -13,7 +13,7 @@ from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
-from ..search.best import best_tiles, footprint, lengths
+from ..search.best import best_tiles, footprint
 from ..tuning.thread_blocks import first_blocks
 from .launches import Launch, problem_of
 
@@ -230,7 +230,7 @@ def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | No
     is the largest that fits, or under a mask the smallest, because a whole tile is read if any of it is seen."""
     sizes = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk")}
     largest = cast("Attention", with_mask(narrowed(problem, **sizes, **fewest(launch))))
-    rows, keys = cast("tuple[int, int]", lengths(launch.schedule, largest))
+    rows, keys = largest.N, cast("int", launch.schedule.keys_in_a_row(largest))
     step, M = batch.multiple, cast("int", batch.M_bytes)
 
     def fits(Br: int, Bc: int) -> bool:

@@ -288,7 +288,7 @@ def run_all(
 def in_arrays(mask: Mask, schedule: Schedule, rule: Rule) -> bool:
     """Whether one walk can count all grid points. A schedule that states its candidates takes one problem at a
     time."""
-    if schedule.candidates and (rule == "best" or mask is not DENSE):
+    if (schedule.candidates or schedule.sizes) and (rule == "best" or mask is not DENSE):
         return False
     return mask is DENSE or bool(mask.counts_arrays)
 

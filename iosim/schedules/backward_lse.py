@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..search.pairs import Pair, Pairs
 from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..core.shapes import Tile
     from ..core.tiling import Tiling
-    from ..core.typing import Size, Words
+    from ..core.typing import Words
 
 
 def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -145,23 +144,6 @@ def second_pass_footprint(p: Attention, t: Tiling) -> int:
     return max(both + max(rows_k * (p.d + p.dv), rows_q * p.d), rows_q * (2 * p.dv + 1))
 
 
-def second_pass_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Rows of the query tile and of the key tile: traffic falls as either grows."""
-    acc, word, both = p.acc_bytes, p.word_bytes, p.d + p.dv
-
-    def room(rows: Size) -> list[tuple[Size, Size]]:
-        """(bytes for each key, bytes besides the keys) of three phases. The first holds K, V, dK, dV with Q, dO, the
-        second K, V with Q, dO, dQ, and both hold S, dP, LSE, D. The third computes the row sums and needs no keys."""
-        tiles = 2 * rows * acc
-        return [
-            (both * (word + acc) + tiles, rows * both * word + tiles),
-            (both * word + tiles, rows * (both * word + p.d * acc) + tiles),
-            (0, rows * (2 * p.dv * word + acc)),
-        ]
-
-    return [Pair(p.N, p.Nk, room, cost=lambda keys, rows, square: rows * (both * word + 2 * acc) + keys * both * word)]
-
-
 FLASH2_BWD = register(
     backward(
         "flash2-bwd",
@@ -191,6 +173,6 @@ register(
         state="dK, dV of a key tile, then dQ of a query tile on chip; LSE waits since forward, D between launches",
         exact_traffic=second_pass_traffic,
         footprint=second_pass_footprint,
-        candidates=Pairs(second_pass_sizes),
+        sizes=(("rows_q", "rows_k"),),
     )
 )

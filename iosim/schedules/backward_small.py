@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import TENSORS
 from ..oracles.backward import backward_inputs
-from ..search.pairs import Outputs, Pair, Pairs
 from ..steps.backward import (
     add_row_dots,
     add_value_gradients,
@@ -190,43 +189,12 @@ def rows_stay_footprint(p: Attention, t: Tiling) -> int:
 # ---------------------------------------------------------------- the best tiles: each product has its own
 
 
-def tile_of_pairs(p: Attention, multiple: int) -> Pair:
-    """The sizes of the tiles of S and of dP, while two matrices stream."""
-    acc, word = p.acc_bytes, p.word_bytes
-    parts = [word * min(multiple, width) for width in (p.d, p.dv)]
-    return Pair(
-        p.N,
-        p.Nk,
-        room=lambda rows: [
-            *((rows * acc + part, rows * (acc + part)) for part in parts),
-            ((rows + 1) * acc, rows * acc),
-            (0, acc + 2 * parts[1]),
-        ],
-        cost=lambda keys, rows, area: (p.d + p.dv) * (keys + rows),
-        others=("depth",),
-    )
+BOTH = (("rows_q", "rows_k"), ("rows_o", "cols_o"))  # of S and dP; of dV, dK and dQ, which have the same tiles
 
 
-def tile_beside_rows(p: Attention, multiple: int) -> Pair:
-    """The sizes of the tiles of S and of dP, while rows of Q or dO stay. Traffic does not depend on Bc."""
-    acc, word = p.acc_bytes, p.word_bytes
-    return Pair(
-        p.N,
-        p.Nk,
-        room=lambda rows: [
-            *((rows * acc + word * width, rows * (acc + word * width)) for width in (p.d, p.dv)),
-            ((rows + 1) * acc, rows * (acc + word * p.dv)),
-            (0, acc + 2 * word * min(multiple, p.dv)),
-        ],
-        cost=lambda keys, rows, area: keys,
-        others=("depth",),
-    )
-
-
-def gradients(p: Attention, multiple: int) -> Outputs:
-    """The sizes of the tiles of dV, dK and dQ, which are the same."""
-    axes = ((p.Nk, p.dv, p.N), (p.Nk, p.d, p.N), (p.N, p.d, p.Nk))
-    return Outputs(axes, p.acc_bytes, p.word_bytes)
+def axes_of_gradients(p: Attention) -> dict[str, tuple[int, ...]]:
+    """The lengths that the tiles of dV, dK and dQ divide."""
+    return {"rows_o": (p.N, p.Nk), "cols_o": (p.d, p.dv)}
 
 
 def inputs_without_p(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
@@ -249,7 +217,8 @@ register(
         example=inputs_without_p,
         exact_traffic=square_traffic,
         footprint=square_footprint,
-        candidates=Pairs(lambda p, multiple: [tile_of_pairs(p, multiple), gradients(p, multiple)]),
+        sizes=BOTH,
+        axes=axes_of_gradients,
         more_tiles=("depth", "rows_o", "cols_o"),
         dominated_by="flash2-bwd",
     )
@@ -267,7 +236,8 @@ register(
         example=inputs_without_p,
         exact_traffic=rows_stay_traffic,
         footprint=rows_stay_footprint,
-        candidates=Pairs(lambda p, multiple: [tile_beside_rows(p, multiple), gradients(p, multiple)]),
+        sizes=BOTH,
+        axes=axes_of_gradients,
         more_tiles=("depth", "rows_o", "cols_o"),
         dominated_by="flash2-bwd",
     )

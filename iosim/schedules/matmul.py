@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ..core.problem import DENSE, Tensor, narrowed
 from ..core.tiling import Tiling
 from ..oracles.matmul_softmax_linear import matrix_product, two_matrices
-from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, zeros
 from .registry import Schedule, register
 
@@ -112,40 +111,6 @@ def naive_footprint(p: Attention, t: Tiling) -> int:
     return 3
 
 
-# ---------------------------------------------------------------- the best tiles
-
-
-def c_sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Rows and columns of the tile of C. Depth costs SRAM and changes no traffic."""
-    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)
-    return [
-        Pair(
-            p.N,
-            p.Nk,
-            room=lambda rows: [(rows * acc + column, rows * column)],
-            cost=lambda columns, rows, area: p.d * (columns + rows),
-            others=("depth",),
-        )
-    ]
-
-
-def held_tile(p: Attention, multiple: int, sizes: tuple[str, str]) -> list[Pair]:
-    """The sizes of a tile of A or B that stays: the first of `sizes`, and the depth. Tiles of C go back and forth. The
-    second of `sizes` costs SRAM and changes no traffic."""
-    held, streamed = (p.N, p.Nk) if sizes[0] == "rows_q" else (p.Nk, p.N)
-    acc, word, thin = p.acc_bytes, p.word_bytes, min(multiple, streamed)
-    return [
-        Pair(
-            held,
-            p.d,
-            room=lambda rows: [((rows + thin) * word, rows * thin * acc)],
-            cost=lambda depths, rows, area: streamed * (depths + 2 * rows),
-            sizes=(sizes[0], "depth"),
-            others=(sizes[1],),
-        )
-    ]
-
-
 def without_mask(p: Attention) -> Attention:
     """A product of matrices has no mask and no P."""
     return narrowed(p, mask=DENSE, keep_p=False)
@@ -189,7 +154,7 @@ register(
         state="a tile of C on chip; nothing waits in HBM",
         exact_traffic=tiled_traffic,
         footprint=product_footprint,
-        candidates=Pairs(c_sizes),
+        sizes=(("rows_q", "rows_k"),),
         more_tiles=("depth",),
         known_as="matmul, gemm, tiled-matmul",
         **PRODUCT,
@@ -206,7 +171,7 @@ register(
         exact_traffic=a_stays_traffic,
         footprint=product_footprint,
         initialised=("C",),
-        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_q", "rows_k"))),
+        sizes=(("rows_q", "depth"),),
         more_tiles=("depth",),
         **PRODUCT,
     )
@@ -222,7 +187,7 @@ register(
         exact_traffic=b_stays_traffic,
         footprint=product_footprint,
         initialised=("C",),
-        candidates=Pairs(lambda p, multiple: held_tile(p, multiple, ("rows_k", "rows_q"))),
+        sizes=(("rows_k", "depth"),),
         more_tiles=("depth",),
         **PRODUCT,
     )

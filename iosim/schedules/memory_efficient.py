@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.problem import DENSE
 from ..masks.reach import seen
-from ..search.pairs import Pair, Pairs
 from ..steps.softmax import accumulate, hide, log_sum_exp, minus_infinity, normalise, online_softmax, scores, zeros
 from .registry import Schedule, register
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
     from ..core.tiling import Tiling
-    from ..core.typing import Size, Words
+    from ..core.typing import Words
 
 
 def queries_again(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -122,27 +120,6 @@ def stay_room(p: Attention, t: Tiling) -> int:
     return rows_q * (p.d + p.dv + 2) + rows_q * rows_k + rows_k * max(p.d, p.dv)
 
 
-def sizes(p: Attention, multiple: int) -> list[Pair]:
-    """Rows of the query tile and of the key tile. Under a mask a query tile needs the keys up to the last one that it
-    sees."""
-    return [
-        Pair(
-            p.N,
-            p.Nk,
-            room=lambda rows: room_bytes(p, rows),
-            cost=lambda keys, rows, square: keys * (p.d + p.dv) + rows * p.d + square * p.keep_p,
-            sees=None if p.mask is DENSE else p,
-        )
-    ]
-
-
-def room_bytes(p: Attention, rows: Size) -> list[tuple[Size, Size]]:
-    """(bytes for each key of the tile, bytes besides the keys), first while Q and K are on chip, then while V is."""
-    acc, word = p.acc_bytes, p.word_bytes
-    stays = rows * (p.dv + 2) * acc
-    return [(rows * acc + p.d * word, stays + rows * p.d * word), (rows * acc + p.dv * word, stays)]
-
-
 register(
     Schedule(
         "memory-efficient",
@@ -155,7 +132,7 @@ register(
         state="O, l, m of a query tile on chip; Q comes again with every K; nothing waits in HBM",
         exact_traffic=traffic,
         footprint=room,
-        candidates=Pairs(sizes),
+        sizes=(("rows_q", "rows_k"),),
         known_as="efficient, mem-efficient, torch-efficient, xformers, cutlass, memory-efficient-attention",
     )
 )

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         formula: str
         state: str
         candidates: Candidates
+        sizes: tuple[tuple[str, str], ...]
+        axes: Callable[[Attention], Mapping[str, tuple[int, ...]]]
         scales: bool
         more_tiles: tuple[str, ...]
         dominated_by: str
@@ -119,11 +121,16 @@ class Schedule:
     attention_inputs: AttentionInputs | None = None
     """`attention_inputs(hbm, p)`: Q, K, V whose softmax attention is the output O. It is needed only if `answer` is not
     the usual one and has that output."""
+    sizes: tuple[tuple[str, str], ...] = ()
+    """Pairs of its tile sizes that are searched together: traffic falls with either, and without a mask it depends only
+    on the passes over their axes. Not needed if only the tile of the outer loop matters."""
+    axes: Callable[[Attention], Mapping[str, tuple[int, ...]]] | None = None
+    """`axes(p)`: the lengths that its sizes divide, where these are others than in most schedules."""
     candidates: Candidates | None = None
     """`candidates(p, multiple)`: Tilings, of numbers or of arrays, that have a best one for every M, in one undivided
     SRAM. If the schedule skips tiles, they have one under every mask of tokens, too. The curve of least traffic is
     their envelope, and `best` is that curve at one M. They are not needed if a larger tile of the outer loop is best
-    without a mask. `Pairs` (search/pairs.py) makes them where two tile sizes share the SRAM."""
+    without a mask, or with `sizes`."""
     chosen: Mapping[str, Choices] = field(default_factory=dict)
     """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. At
     every M an earlier value moves no more words than a later one."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..core.problem import DENSE, narrowed
+from ..core.problem import narrowed
 from ..core.tiling import Tiling
 from ..masks.reach import seen
 from ..oracles.matmul_softmax_linear import unit_inputs
-from ..search.pairs import Pair, Pairs
 from ..steps.passes_and_linear import Number, add_scores, scale
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, scores, zeros
 from .online_softmax import softmax_2pass
@@ -97,6 +96,7 @@ def standard_square(chip: Machine, p: Attention, t: Tiling) -> None:
     plain_output(chip, p, t)
 
 
+BOTH = (("rows_q", "rows_k"), ("rows_o", "cols_o"))  # each product has its own tile
 SOFTMAX_TILE = Tiling(1, 1)  # the traffic of softmax does not depend on its tile
 
 
@@ -179,61 +179,6 @@ def square_footprint(p: Attention, t: Tiling) -> int:
     return max(first_footprint(p, t), second_footprint(p, t, state=0), 3)
 
 
-# ---------------------------------------------------------------- the best tiles: each product has its own
-# Traffic does not depend on the depth, and the footprint grows with it. So the smallest depth is best.
-
-
-def masked(p: Attention) -> Attention | None:
-    """The problem if its mask leaves out keys, else None."""
-    return None if p.mask is DENSE or p.visit_all else p
-
-
-def tile_of_queries(p: Attention) -> Pair:
-    """Br and Bc while rows of Q stay. Traffic does not depend on Bc."""
-    acc, word = p.acc_bytes, p.word_bytes
-    return Pair(
-        p.N,
-        p.Nk,
-        room=lambda rows: [(rows * acc + p.d * word, rows * p.d * word)],
-        cost=lambda keys, rows, square: p.d * keys + square,
-        others=("depth",),
-        sees=masked(p),
-        cut=True,
-    )
-
-
-def tile_of_scores(p: Attention, multiple: int, between: int = 0, skips: bool = True) -> Pair:
-    """The sizes of the tile of S, while Q and K stream. `between` words are needed between the products. `skips`:
-    whether a mask leaves out keys."""
-    acc, column = p.acc_bytes, p.word_bytes * min(multiple, p.d)  # bytes of a score, of a row of a part of Q or K
-    return Pair(
-        p.N,
-        p.Nk,
-        room=lambda rows: [(rows * acc + column, rows * column), (0, between * acc)],
-        cost=lambda keys, rows, square: p.d * (keys + rows) + square,
-        others=("depth",),
-        sees=masked(p) if skips else None,
-        cut=True,
-    )
-
-
-def tile_of_output(p: Attention, multiple: int, state: int = 2, skips: bool = True) -> Pair:
-    """The sizes of the tile of O. O, `state` numbers for each row and the loaded part of S or P have the accumulator's
-    type. `skips`: whether a mask leaves out keys."""
-    acc, word, depth = p.acc_bytes, p.word_bytes, min(multiple, p.Nk)
-    return Pair(
-        p.N,
-        p.dv,
-        room=lambda rows: [(rows * acc + word * depth, rows * (state + depth) * acc)],
-        cost=lambda columns, rows, square: p.Nk * (columns + rows),
-        sizes=("rows_o", "cols_o"),
-        others=("depth",),
-        sees=masked(p) if skips else None,
-        cut=True,
-        keys_cost=lambda keys, columns, area: p.dv * keys + area * -(-p.dv // columns),
-    )
-
-
 def without_p(p: Attention) -> Attention:
     """P is never whole, so it cannot be kept."""
     return narrowed(p, keep_p=False)
@@ -252,7 +197,7 @@ register(
         state="a tile of S, then of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=small_cache_traffic,
         footprint=small_cache_footprint,
-        candidates=Pairs(lambda p, multiple: [tile_of_scores(p, multiple), tile_of_output(p, multiple)]),
+        sizes=BOTH,
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -272,7 +217,7 @@ register(
         state="rows of Q, then a tile of O with l, m on chip; S waits in HBM between launches",
         exact_traffic=queries_traffic,
         footprint=queries_footprint,
-        candidates=Pairs(lambda p, multiple: [tile_of_queries(p), tile_of_output(p, multiple)]),
+        sizes=BOTH,
         example=unit_inputs,
         about=without_p,
         more_tiles=("depth", "rows_o", "cols_o"),
@@ -290,12 +235,7 @@ register(
         exact_traffic=square_traffic,
         footprint=square_footprint,
         example=unit_inputs,
-        candidates=Pairs(
-            lambda p, multiple: [
-                tile_of_scores(p, multiple, between=3, skips=False),
-                tile_of_output(p, multiple, state=0, skips=False),
-            ]
-        ),
+        sizes=BOTH,
         more_tiles=("depth", "rows_o", "cols_o"),
     )
 )

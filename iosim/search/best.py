@@ -1,27 +1,26 @@
-"""The tiles of least traffic that fit in M, and the SRAM that a schedule needs.
+"""The tiles of least traffic that fit in M, and the candidates of which one is best at every M.
 
-A schedule declares its outer loop, and its dense traffic falls as the outer tile grows. There are three cases:
+Dense traffic depends on a tile size only through the number of passes over its axis, and falls with it. So for each
+number of passes the smallest size is enough, about 2 sqrt(N) of them. Beside each first size of a pair, the largest
+second one that fits is best at one M. Under a mask of tokens a larger first size may move more: then every one is a
+candidate. A schedule that names no sizes loads whole tiles if any of it is seen, so its second size is the smallest.
 
-- Dense traffic does not depend on the inner tile. The largest outer tile that fits is best.
-- It depends on the inner tile too. Each outer tile is paired with the largest inner tile that fits beside it. A larger
-  tile of either loop must never move more words.
-- A mask leaves out tiles. Then a larger outer tile may move more: it loads rows that smaller tiles would leave out, and
-  stores more of P. So every outer tile is counted, one by one or in one walk over arrays.
-
-A schedule for which none of this holds states its candidates (search/pairs.py has those of most such schedules).
+A schedule names its pairs of sizes as `Schedule(sizes=...)`. Pairs are used one after the other: what they move adds
+up, and the largest need counts. Sizes that stand in no pair change no traffic, so the smallest is best.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache, reduce, wraps
 from itertools import islice
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, cast
 
-from ..core.arrays import anywhere, larger, last_true, parts_of
+from ..core.arrays import anywhere, keep_freed_memory, larger, last_true
 from ..core.folded import Folded, Unsummed
 from ..core.options import NUMBERS
 from ..core.problem import DENSE, Attention, as_moved, mask_matters, with_mask
@@ -38,14 +37,14 @@ if TYPE_CHECKING:
     from ..core.typing import Same, Size, Test
     from ..schedules import Schedule
 
+    SizeArray = NDArray[np.int64]  # or of Python integers, where a count may not fit
 
+MOST_ALONE, MOST_PAIRS = 2**18, 2**24  # candidates without a mask; they take some seconds
+MOST_MASKED, MOST_IN_ARRAYS = 2**14, 2**20  # sizes under a mask, counted one by one or in arrays: up to 20 s
+MOST_MASKED_PAIRS = 2**18  # under a mask each is counted, which takes some seconds
 NEWTON_STEPS = 4
-MOST_MASKED = 2**14  # outer tiles that may be counted one by one, which takes some seconds
-MOST_IN_ARRAYS = 2**20  # outer tiles that may be counted in arrays: up to 20 s, and 2 s in a closed form
-WORTH_NUMPY = 1024  # outer tiles; to count so many one by one takes as long as to import NumPy
-CANDIDATES_AT_ONCE = 2**17  # some hundred MB
-
-
+AT_ONCE = 2**17  # candidates; they take some hundred MB
+WORTH_NUMPY = 1024  # sizes under a mask: to count so many one by one takes as long as to import NumPy
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -67,9 +66,8 @@ def kept(function: Callable[P, T], most: int = 4096) -> Callable[P, T]:
 def in_integers(sizes: Attention[Size] | Tiling[Size]) -> bool:
     """Whether sizes are Python's own integers: neither arrays nor numbers of NumPy, which are equal to integers but not
     exact."""
-    names = NUMBERS if isinstance(sizes, Attention) else vars(sizes)
     given = vars(sizes)
-    return all(given[name] is None or type(given[name]) is int for name in names)
+    return all(given[n] is None or type(given[n]) is int for n in (NUMBERS if isinstance(sizes, Attention) else given))
 
 
 # ---------------------------------------------------------------- what a tiling needs and moves
@@ -107,86 +105,103 @@ def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Same],
     return cast("Same", sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items()))
 
 
-def arranged(schedule: ScheduleLike, outer: Same, inner: Same) -> Tiling[Same]:
-    """The tiling of an outer and an inner tile."""
-    return Tiling(outer, inner) if schedule.outer == "queries" else Tiling(inner, outer)
+# ---------------------------------------------------------------- two sizes of a schedule
 
 
-def lengths(schedule: Schedule, problem: Attention[Size]) -> tuple[Size, Size]:
-    """The lengths of the outer and of the inner loop."""
-    keys = schedule.keys_in_a_row(problem)
-    return (problem.N, keys) if schedule.outer == "queries" else (keys, problem.N)
+def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
+    """The smallest tile, a multiple of `multiple`, for each number of passes over an axis, from most to one."""
+    size = multiple
+    yield size
+    while size < length:
+        passes = -(-length // size)
+        size = up(-(-length // (passes - 1)), multiple)
+        yield size
 
 
-# ---------------------------------------------------------------- the best tiling
+def up(n: int, multiple: int) -> int:
+    """n rounded up to a multiple."""
+    return -(-n // multiple) * multiple
 
 
-def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
-    """The tiles of least traffic in bytes that fit, exactly; None if nothing fits.
+class Pair(NamedTuple):
+    """Two sizes of a schedule that are searched together, beside the smallest others. Lengths and sizes may be
+    arrays."""
 
-    If only the outer size is searched, the inner tile is the largest that fits without a mask. With a mask of tokens it
-    is the smallest, because a whole tile is read if any of it is seen. The outer tile is the smallest of those that
-    give the fewest tiles. With a mask it is the smallest of those of least traffic.
-    """
-    if schedule.candidates is None:
-        tiling, found = search(schedule, problem, M_bytes, multiple)
-        return cast("Tiling", tiling) if found else None
-    if problem.divided:
-        raise InputError(
-            "--registers, --stages",
-            f"best tiles of {schedule.name}",
-            "a schedule without a search of its own",
-            "iosim count --tiles counts given ones",
-        )
-    from .kept import Kept
-    from .pairs import Pairs
+    schedule: Schedule
+    p: Attention[Size]
+    multiple: int
+    first: str
+    second: str
 
-    if isinstance(schedule.candidates, Pairs | Kept):
-        return schedule.candidates.best(problem, M_bytes, multiple)
-    return least_of(schedule, problem, schedule.candidates(problem, multiple), M_bytes)
+    def axes(self, name: str) -> tuple[Size, ...]:
+        """The lengths that a size divides."""
+        p, own = self.p, self.schedule.axes
+        if own and name in (axes := own(cast("Attention", p))):
+            return axes[name]
+        keys = self.schedule.keys_in_a_row(p)
+        return ({"rows_q": p.N, "rows_k": keys, "rows_o": p.N, "cols_o": p.dv, "depth": p.d}[name],)
+
+    def units(self, name: str) -> Size:
+        """The longest of them, in multiples."""
+        return -(-reduce(larger, self.axes(name)) // self.multiple)
+
+    def worth(self, name: str) -> list[int]:
+        """The smallest size for each number of passes over each of them, by rising size."""
+        lengths = cast("tuple[int, ...]", self.axes(name))
+        return sorted({size for length in lengths for size in sizes_by_passes(length, self.multiple)})
+
+    @property
+    def masked(self) -> bool:
+        """Whether a mask changes what moves."""
+        return mask_matters(self.schedule, self.p)
+
+    @property
+    def matters(self) -> bool:
+        """Whether dense traffic depends on the second size."""
+        return bool(self.schedule.sizes) or inner_matters(self.schedule, self.p, self.multiple)
+
+    def tiling(self, one: Size, two: Size, others: Size | None = None) -> Tiling[Size]:
+        """The tiling with these sizes; `others` are the sizes of other pairs, or the smallest."""
+        smallest = dict.fromkeys(("rows_q", "rows_k", *self.schedule.more_tiles), self.multiple)
+        rest = {} if others is None else dict.fromkeys((n for pair in self.schedule.sizes for n in pair), others)
+        return Tiling(**{**smallest, **rest, self.first: one, self.second: two})  # type: ignore[arg-type]
+
+    def needed(self, one: Size, two: Size) -> Size:
+        """The bytes that must fit in M."""
+        return footprint(self.schedule, self.p, self.tiling(one, two)).smem_bytes
+
+    def moved(self, one: Size, two: Size) -> Size:
+        """The bytes moved, beside whole axes as the sizes of other pairs, which are quick to count."""
+        whole = None if len(self.schedule.sizes) < 2 else max(self.lengths) * self.multiple
+        return counts(self.schedule, as_moved(self.schedule, self.p), self.tiling(one, two, whole))
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The lengths of the axes of one problem."""
+        return cast("tuple[int, ...]", (self.p.N, self.p.Nk, self.p.d, self.p.dv))
+
+    def most(self, M_bytes: Size) -> Size:
+        """The largest first size that fits, in multiples; 0 if none does."""
+        return last_within(lambda n: self.needed(n * self.multiple, self.multiple), M_bytes, self.units(self.first))
+
+    def widest(self, one: Size, M_bytes: Size) -> Size:
+        """The largest second size that fits beside a first one; 0 if none does."""
+        units = 0 * one + self.units(self.second)
+        return self.multiple * last_within(lambda n: self.needed(one, n * self.multiple), M_bytes, units)
 
 
-def least_of(schedule: Schedule, problem: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int) -> Tiling | None:
-    """The tiling of least traffic that fits, of tilings whose sizes may be arrays; None if none fits. Of equal ones it
-    is one that needs the least SRAM."""
-    import numpy as np
-
-    counted = as_moved(schedule, problem)
-    found: list[tuple[int, ...]] = []
-    for tiling in tilings:
-        sizes = {name: size for name, size in vars(tiling).items() if size is not None}
-        each = Tiling(**{n: size if isinstance(size, int) else size.astype(object) for n, size in sizes.items()})
-        columns = moved_bytes(schedule, counted, each), footprint(schedule, problem, each).smem_bytes, *sizes.values()
-        rows = zip(*(column.ravel().tolist() for column in np.broadcast_arrays(*columns)), strict=True)
-        found += [row for row in rows if row[1] <= M_bytes]
-    return Tiling(**dict(zip(sizes, min(found)[2:], strict=True))) if found else None
+def pairs_of(schedule: Schedule, p: Attention[Size], multiple: int) -> list[Pair]:
+    """The pairs of sizes that are searched: those of its outer and inner loop unless the schedule names others."""
+    usual = ("rows_q", "rows_k") if schedule.outer == "queries" else ("rows_k", "rows_q")
+    return [Pair(schedule, p, multiple, *names) for names in schedule.sizes or (usual,)]
 
 
-def search(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int = 1) -> tuple[Tiling[Size], Test]:
-    """(tiles, whether any fit), as numbers or as arrays, of a schedule that states no candidates."""
-    outer_length, inner_length = lengths(schedule, problem)
-
-    def needed(outer: Size, inner: Size) -> Size:
-        return footprint(schedule, problem, arranged(schedule, outer, inner)).smem_bytes
-
-    largest = last_within(lambda n: needed(n * multiple, multiple), M_bytes, -(-outer_length // multiple))
-    found, largest = largest > 0, larger(largest, 1)
-    if anywhere(found) and inner_matters(schedule, problem, multiple):
-        if not isinstance(largest, int):
-            return one_by_one(schedule, problem, M_bytes, multiple)
-
-        def largest_inner(n: int) -> int:
-            bytes_of = lambda k: needed(n * multiple, k * multiple)  # noqa: E731
-            return cast("int", last_within(bytes_of, M_bytes, -(-inner_length // multiple)))
-
-        return least_of_both(schedule, problem, largest, largest_inner, multiple), found
-    if anywhere(found) and mask_matters(schedule, problem):
-        return arranged(schedule, least_outer(schedule, problem, largest, multiple) * multiple, multiple), found
-    count = -(-outer_length // (largest * multiple))
-    rows = -(-outer_length // count)
-    outer = -(-rows // multiple) * multiple
-    inner = last_within(lambda n: needed(outer, n * multiple), M_bytes, -(-inner_length // multiple))
-    return arranged(schedule, outer, larger(inner, 1) * multiple), found
+@kept
+def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 1) -> bool:
+    """Whether dense traffic depends on the inner tile, beside the smallest outer tile or the largest."""
+    pair = pairs_of(schedule, with_mask(problem), multiple)[0]
+    outer, inner = (pair.units(name) * multiple for name in (pair.first, pair.second))
+    return any(anywhere(pair.moved(size, multiple) != pair.moved(size, inner)) for size in (multiple, outer))
 
 
 def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Size:
@@ -212,174 +227,286 @@ def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Si
     return low + last_true(lambda more: needed(low + more) <= M_bytes, high - low)
 
 
-# ---------------------------------------------------------------- where the inner tile matters
+# ---------------------------------------------------------------- the best tiling at one M
 
 
-def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 1) -> bool:
-    """Whether dense traffic depends on the inner tile. The smallest and the largest inner tile are compared, beside the
-    smallest outer tile and beside the largest."""
-    return dense_inner_matters(schedule, with_mask(problem), multiple)
+def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int = 1) -> Tiling | None:
+    """The tiles of least traffic in bytes that fit, exactly; None if nothing fits.
 
-
-@kept
-def dense_inner_matters(schedule: Schedule, dense: Attention[Size], multiple: int) -> bool:
-    """`inner_matters` of a problem without a mask."""
-    outer, inner = lengths(schedule, dense)
-    return any(
-        anywhere(
-            moved_bytes(schedule, dense, arranged(schedule, size, multiple))
-            != moved_bytes(schedule, dense, arranged(schedule, size, inner))
-        )
-        for size in (multiple, outer)
-    )
-
-
-def least_of_both(
-    schedule: ScheduleLike, problem: Attention[Size], largest: int, largest_inner: Callable[[int], int], multiple: int
-) -> Tiling[Size]:
-    """The tiling of least traffic, for outer tiles of 1 to `largest` multiples, each with any inner tile that fits."""
-
-    def tiling(n: int, k: int) -> Tiling[Size]:
-        return arranged(schedule, n * multiple, k * multiple)
-
-    if mask_matters(schedule, problem):
-        pairs = ((n, k) for n in range(1, largest + 1) for k in range(1, largest_inner(n) + 1))
-        return least_masked(schedule, problem, [tiling(n, k) for n, k in islice(pairs, MOST_MASKED + 1)])
-    dense = with_mask(problem)
-
-    def moved(n: int, k: int) -> int:
-        return cast("int", moved_bytes(schedule, dense, tiling(n, k)))
-
-    return tiling(*least_dense(moved, largest_inner, largest))
-
-
-def least_dense(move: Callable[[int, int], int], largest_inner: Callable[[int], int], most: int) -> tuple[int, int]:
-    """The pair (outer, inner) of least `move(outer, inner)`, for outer tiles from 1 to `most`, in multiples.
-
-    Each outer tile is paired with the largest inner tile that fits beside it, which shrinks as the outer tile grows.
-    Take a range of outer tiles. Its largest outer tile with the inner tile of its smallest one moves no more than any
-    pair of the range. This is a lower bound for the range. Ranges are halved until their bound is no better than the
-    best pair found.
+    Where the second size of a pair does not matter it is the largest that fits, or under a mask the smallest. Of equal
+    tiles under a mask, and where it does not matter, the first size is the smallest.
     """
-    inner, move = cache(largest_inner), cache(move)
-    best = min((move(n, inner(n)), n) for n in {1, most})
+    stated = schedule.candidates
+    if problem.divided and (stated or schedule.sizes):
+        found, allowed = f"best tiles of {schedule.name}", "a schedule without a search of its own"
+        raise InputError("--registers, --stages", found, allowed, "iosim count --tiles counts given ones")
+    if stated is not None:
+        if hasattr(stated, "best"):
+            return cast("Tiling | None", stated.best(problem, M_bytes, multiple))
+        return least_of(schedule, problem, stated(problem, multiple), M_bytes)
+    tilings = [best_pair(pair, M_bytes) for pair in pairs_of(schedule, problem, multiple)]
+    *before, last = tilings
+    if last is None or None in before:
+        return None
+    own = {n: getattr(t, n) for t, pair in zip(tilings, schedule.sizes, strict=False) for n in pair}
+    return replace(last, **own)
+
+
+def best_pair(pair: Pair, M_bytes: int) -> Tiling | None:
+    """The tiling of least traffic that fits, with the smallest sizes of other pairs."""
+    most = cast("int", pair.most(M_bytes))
+    if not most:
+        return None
+    if pair.masked:
+        return best_masked(pair, most, M_bytes)
+    if not pair.matters:
+        one = cast("int", fewest_passes(pair, most))
+        return cast("Tiling", pair.tiling(one, pair.widest(one, M_bytes)))
+    return cast("Tiling", pair.tiling(*least_dense(pair, most, M_bytes)))
+
+
+def fewest_passes(pair: Pair, most: Size) -> Size:
+    """The smallest first size with as few passes as one of so many multiples."""
+    length = reduce(larger, pair.axes(pair.first))
+    rows = -(-length // -(-length // (most * pair.multiple)))
+    return -(-rows // pair.multiple) * pair.multiple
+
+
+def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
+    """The first size of least traffic, and the largest second one that fits beside it, which shrinks as that grows. If
+    other sizes share the SRAM, the second one is the smallest of as few passes.
+
+    The largest first size of a range with the second size of its smallest one moves no more than any pair of the range.
+    Ranges are halved until this bound is no better than the best pair found. Where only passes matter, a range of as
+    many passes is not halved: its smallest size is the best of them.
+    """
+    steps = pair.worth(pair.first) if pair.schedule.sizes else range(pair.multiple, (most + 1) * pair.multiple)
+    passes = cache(lambda n: bisect_right(steps, n * pair.multiple))
+    widest = cache(lambda n: pair.widest(n * pair.multiple, M_bytes))
+
+    @cache
+    def cost(low: int, high: int) -> int:
+        return cast("int", pair.moved(high * pair.multiple, widest(low)))
+
+    best, found = min((cost(n, n), n) for n in (1, most))
     ranges = [(1, most)]
     while ranges:
         low, high = ranges.pop()
-        if low > high or move(high, inner(low)) >= best[0]:
+        if cost(low, high) >= best:
             continue
+        best, found = min((best, found), (cost(low, low), low))
         middle = (low + high) // 2
-        best = min(best, (move(middle, inner(middle)), middle))
-        ranges += [(low, middle - 1), (middle + 1, high)]
-    return best[1], inner(best[1])
+        if passes(low) != passes(high):
+            ranges += [(low + 1, middle)] * (low < middle) + [(middle + 1, high)]
+    one = steps[passes(found) - 1]
+    if not pair.schedule.sizes or not pair.schedule.more_tiles:
+        return one, cast("int", pair.widest(one, M_bytes))
+    return one, max(size for size in pair.worth(pair.second) if size <= widest(found))
 
 
-def least_masked(schedule: ScheduleLike, problem: Attention[Size], tilings: list[Tiling[Size]]) -> Tiling[Size]:
-    """The tiling of least traffic under a mask of tokens. Larger tiles may move more there, so all are counted."""
-    require_tokens(problem)
-    if len(tilings) > MOST_MASKED:
-        raise InputError(
-            "--tiles",
-            f"best among more than {MOST_MASKED} tilings",
-            "fewer where a mask is counted for each",
-            "give --tiles as 128x64, or a --tile-multiple",
-        )
-    return min(tilings, key=lambda tiling: moved_bytes(schedule, problem, tiling))
-
-
-def one_by_one(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int) -> tuple[Tiling[Size], Test]:
-    """The arrays (tiles, whether any fit), found by a search for one problem at a time."""
+def best_masked(pair: Pair, most: int, M_bytes: int) -> Tiling:
+    """The tiling of least traffic under a mask, where every first size is counted. Of equal ones it is the smallest."""
+    require_tokens(pair, most)
+    if not pair.schedule.sizes and pair.matters:
+        return every_pair(pair, most, M_bytes)
+    ones = range(pair.multiple, most * pair.multiple + 1, pair.multiple)
+    if not pair.schedule.sizes and most <= WORTH_NUMPY and "numpy" not in sys.modules:
+        one = min(ones, key=lambda one: cast("int", pair.moved(one, pair.multiple)))
+        return cast("Tiling", pair.tiling(one, pair.multiple))
     import numpy as np
 
+    best: list[tuple[int, int, int]] = []
+    for part in in_parts(len(ones)):
+        some = np.array(ones[part], kind_of(pair))
+        widest = pair.widest(some, M_bytes) if pair.schedule.sizes else pair.multiple
+        moved, two = np.broadcast_arrays(pair.moved(some, widest), widest, some)[:2]
+        k = int(np.argmin(moved))
+        best.append((int(moved[k]), int(some[k]), int(two[k])))
+    return cast("Tiling", pair.tiling(*min(best)[1:]))
+
+
+def every_pair(pair: Pair, most: int, M_bytes: int) -> Tiling:
+    """The best of all pairs of sizes, for a schedule of which nothing is known under a mask."""
+    step = pair.multiple
+    ones = range(step, most * step + 1, step)
+    sizes = ((one, two) for one in ones for two in range(step, cast("int", pair.widest(one, M_bytes)) + 1, step))
+    some = list(islice(sizes, MOST_MASKED + 1))
+    if len(some) > MOST_MASKED:
+        found, allowed = f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each"
+        raise InputError("--tiles", found, allowed, "give --tiles as 128x64, or a --tile-multiple")
+    return cast("Tiling", pair.tiling(*min(some, key=lambda one: cast("int", pair.moved(*one)))))
+
+
+def require_tokens(pair: Pair, sizes: int) -> None:
+    """Raise InputError for a mask that changes with the tiles, and for more sizes than can be counted under a mask."""
+    mask = pair.p.mask
+    if mask.tile_units:
+        allowed = f"a mask that does not change with the tiles (--mask {mask} counts tiles)"
+        raise InputError("--tiles", "best", allowed, "give --tiles as 128x64, or the mask in tokens")
+    arrays = bool(pair.schedule.sizes) or (mask.counts_arrays and mask.counts_at_once)
+    most = MOST_IN_ARRAYS if arrays else MOST_MASKED
+    if sizes > most:
+        found, allowed = f"best among {sizes} outer tiles", f"at most {most} where a mask is counted for each"
+        raise InputError("--tiles", found, allowed, "give --tiles as 128x64, or a --tile-multiple")
+
+
+def counts(schedule: ScheduleLike, p: Attention[Size], tiling: Tiling[Size]) -> Size:
+    """The bytes moved by tilings of arrays; one after the other under a mask that is not counted for arrays."""
+    if p.mask is DENSE or p.mask.counts_arrays or all(isinstance(size, int | None) for size in vars(tiling).values()):
+        return moved_bytes(schedule, p, tiling)
+    import numpy as np
+
+    return np.array([moved_bytes(schedule, p, one) for one in one_by_one(tiling)], object)
+
+
+def one_by_one(tiling: Tiling[Size]) -> Iterator[Tiling]:
+    """The tilings of a tiling of arrays."""
+    import numpy as np
+
+    sizes = {name: size for name, size in vars(tiling).items() if size is not None}
+    columns = np.broadcast_arrays(*map(np.atleast_1d, sizes.values()))
+    for each in zip(*(column.tolist() for column in columns), strict=True):
+        yield Tiling(**dict(zip(sizes, each, strict=True)))
+
+
+def in_parts(length: int) -> Iterable[slice[int, int, None]]:
+    """Slices of so many candidates."""
+    starts = range(0, length, AT_ONCE)
+    return (slice(start, start + AT_ONCE) for start in watched(starts, "candidates, in parts", len(starts)))
+
+
+def kind_of(pair: Pair) -> str | type[object]:
+    """The element type of arrays in which every count fits: the smallest tiles without a mask move most."""
+    dense, whole = with_mask(pair.p), max(pair.lengths)
+    most = moved_bytes(pair.schedule, dense, pair._replace(multiple=1).tiling(1, 1))
+    room = footprint(pair.schedule, dense, pair.tiling(whole, whole, whole)).peak_bytes
+    return integers(cast("int", most), cast("int", room), (pair.lengths[0] + pair.lengths[1] + 2) ** 2)
+
+
+def integers(*most: int) -> str | type[object]:
+    """The element type for arrays of numbers up to `most` and sums of a few: int64, or object if that is too small."""
+    return "int64" if 16 * max(most) < 2**63 else object
+
+
+def least_of(schedule: Schedule, p: Attention, tilings: Iterable[Tiling[Size]], M_bytes: int) -> Tiling | None:
+    """The tiling of least traffic that fits, of tilings whose sizes may be arrays; None if none fits. Of equal ones it
+    is one that needs the least SRAM."""
+    counted, found = as_moved(schedule, p), list[tuple[int, int, int, Tiling]]()
+    for number, one in enumerate(one for tiling in tilings for one in one_by_one(tiling)):
+        if (need := footprint(schedule, p, one).smem_bytes) <= M_bytes:
+            found.append((moved_bytes(schedule, counted, one), cast("int", need), number, one))
+    return min(found)[-1] if found else None
+
+
+# ---------------------------------------------------------------- many problems
+
+
+def search(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple: int = 1) -> tuple[Tiling[Size], Test]:
+    """The arrays (best tiles, whether any fit) of many problems: in one walk where neither a mask nor the inner tile
+    matters, else one problem at a time."""
+    import numpy as np
+
+    (pair,) = pairs_of(schedule, problem, multiple)
+    if not pair.masked and not pair.matters:
+        most = pair.most(M_bytes)
+        one = fewest_passes(pair, larger(most, 1))
+        return pair.tiling(one, larger(pair.widest(one, M_bytes), multiple)), most > 0
     columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in NUMBERS))
-    found = []
-    for M, *sizes in zip(*(column.ravel().tolist() for column in columns), strict=True):
-        point = replace(problem, **dict(zip(NUMBERS, sizes, strict=True)))
-        found.append(search(schedule, point, M, multiple))
-    kind = columns[1].dtype
-    rows_q, rows_k = (np.array([getattr(t, name) for t, _ in found], kind) for name in ("rows_q", "rows_k"))
-    return replace(found[0][0], rows_q=rows_q, rows_k=rows_k), np.array([fits for _, fits in found])
+    points = zip(*(column.ravel().tolist() for column in columns), strict=True)
+    problems = [(replace(problem, **dict(zip(NUMBERS, sizes, strict=True))), M) for M, *sizes in points]
+    found = [best_tiles(schedule, cast("Attention", p), M, multiple) for p, M in problems]
+    given = [tiling or Tiling(multiple, multiple) for tiling in found]
+    rows_q, rows_k = (np.array([getattr(t, name) for t in given], columns[1].dtype) for name in ("rows_q", "rows_k"))
+    return replace(pair.tiling(1, 1), rows_q=rows_q, rows_k=rows_k), np.array([t is not None for t in found])
 
 
-# ---------------------------------------------------------------- outer tiles under a mask
+# ---------------------------------------------------------------- at every M
 
 
-def require_tokens(problem: Attention[Size]) -> None:
-    """Raise InputError for a mask that changes with the tiles."""
-    if problem.mask.tile_units:
-        raise InputError(
-            "--tiles",
-            "best",
-            f"a mask that does not change with the tiles (--mask {problem.mask} counts tiles)",
-            "give --tiles as 128x64, or the mask in tokens",
-        )
+def candidates(schedule: Schedule, p: Attention, multiple: int) -> Iterator[Tiling[Size]]:
+    """Tilings of arrays that have a best one for every M."""
+    keep_freed_memory()
+    pairs = pairs_of(schedule, p, multiple)
+    if len(pairs) > 1:
+        yield together(pairs)
+        return
+    yield from products(pairs[0])
 
 
-def least_outer(schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int) -> Size:
-    """The n from 1 to `largest` for which an outer tile of n multiples, with the smallest inner tile, moves the fewest
-    bytes.
+def products(pair: Pair) -> Iterator[Tiling[Size]]:
+    """The candidates of one pair: every first size beside every second one, and the smallest sizes of other pairs.
 
-    Among equal n it is the smallest. Sizes and `largest` are numbers, or arrays if the mask can be counted for arrays.
+    Of equal candidates the one that stands first is taken: that of the smallest first size, or under a mask, and where
+    a size divides several axes, of the smallest second one.
     """
-    require_tokens(problem)
-    single = largest if isinstance(largest, int) else None
-    arrays = problem.mask.counts_arrays and (single is None or worth_arrays(single))
-    most = MOST_IN_ARRAYS if arrays and problem.mask.counts_at_once else MOST_MASKED
-    highest = int(largest.max()) if not isinstance(largest, int) else largest
-    if highest > most:
-        raise InputError(
-            "--tiles",
-            f"best among {highest} outer tiles",
-            f"at most {most} where a mask is counted for each",
-            "give --tiles as 128x64, or a --tile-multiple",
-        )
-    if arrays:
-        found = least_in_arrays(schedule, problem, largest, multiple)
-        return found if single is None else int(found[0])
-
-    def moved(n: int) -> int:
-        return cast("int", moved_bytes(schedule, problem, arranged(schedule, n * multiple, multiple)))
-
-    return min(watched(range(1, highest + 1), "outer tiles", highest), key=moved)
-
-
-def worth_arrays(largest: int) -> bool:
-    """Whether one walk over arrays is faster than counting `largest` tiles one by one."""
-    return "numpy" in sys.modules or largest > WORTH_NUMPY
-
-
-def least_in_arrays(
-    schedule: ScheduleLike, problem: Attention[Size], largest: Size, multiple: int
-) -> NDArray[np.int64]:
-    """The n from 1 to `largest` with the least bytes moved, for all problems at once. The candidates of all problems
-    stand one after another in one array. Each walk counts a chunk of that array."""
     import numpy as np
 
-    names = ("N", "Nk", "d", "dv")
-    kind = np.int64 if costs_fit_int64(schedule, problem) else object
-    sizes = [np.asarray(getattr(problem, name), kind) for name in names]
-    *sizes, counts = np.broadcast_arrays(*map(np.atleast_1d, (*sizes, largest)))
-    counts = counts.astype(np.int64)
-    found = np.empty(len(counts), np.int64)
-    parts = list(parts_of(np.cumsum(counts), CANDIDATES_AT_ONCE))
-    for part in watched(parts, "outer tiles, in parts", len(parts)):
-        row = np.repeat(np.arange(part.start, part.stop), counts[part])
-        starts = np.cumsum(counts[part]) - counts[part]
-        n = (np.arange(len(row)) - starts[row - part.start] + 1).astype(kind)
-        picked = dict(zip(names, (size[row] for size in sizes), strict=True))
-        point = replace(problem, **picked, batch=1, heads=1, kv_heads=1)  # type: ignore[arg-type]
-        total = moved_bytes(schedule, point, arranged(schedule, n * multiple, multiple))
-        least = np.flatnonzero(total == np.minimum.reduceat(total, starts)[row - part.start])
-        found[part] = n[least[np.unique(row[least], return_index=True)[1]]]
-    return found
+    kind, names, sizes = kind_of(pair), (pair.first, pair.second), sizes_at_every_M(pair)
+    if pair.masked or pair.schedule.axes:
+        names, sizes = names[::-1], sizes[::-1]
+    slow, fast = (np.array(some, kind) for some in sizes)
+    step = max(1, AT_ONCE // len(fast))
+    starts = range(0, len(slow), step)
+    for start in watched(starts, f"tiles of {pair.schedule.name}, in parts", len(starts)):
+        some = slow[start : start + step]
+        of = dict(zip(names, (np.repeat(some, len(fast)), np.tile(fast, len(some))), strict=True))
+        yield pair.tiling(of[pair.first], of[pair.second])
 
 
-def costs_fit_int64(schedule: ScheduleLike, problem: Attention[Size]) -> bool:
-    """Whether every count fits an int64. The largest sizes, without a mask and in tiles of one row, bound all counts;
-    that bound is counted in Python integers."""
+def sizes_at_every_M(pair: Pair) -> tuple[Sequence[int], Sequence[int]]:
+    """The first and the second sizes of candidates: the smallest for each number of passes, and under a mask all. The
+    second one is the smallest alone, if it does not matter."""
+    step, paired = pair.multiple, bool(pair.schedule.sizes)
+    if not pair.masked:
+        ones, twos = pair.worth(pair.first), pair.worth(pair.second) if paired else [step]
+        if len(ones) * len(twos) > (most := MOST_PAIRS if paired else MOST_ALONE):
+            allowed, enough = f"at most {most} pairs of tile counts", 1 << (len(ones) * len(twos) // most).bit_length()
+            raise InputError("--N", max(pair.lengths), allowed, f"give --tile-multiple {max(enough, 2 * step)}")
+        return ones, twos
+    units = [cast("int", pair.units(name)) for name in (pair.first, pair.second)]
+    require_tokens(pair, units[0])
+    if paired and units[0] * units[1] > MOST_MASKED_PAIRS:
+        enough = step << (((units[0] * units[1] - 1) // MOST_MASKED_PAIRS).bit_length() + 1) // 2
+        found, allowed = f"{units[0]} x {units[1]} tile sizes", f"at most {MOST_MASKED_PAIRS} pairs under a mask"
+        raise InputError("--mask", found, allowed, f"give --tile-multiple {enough}, or other schedules")
+    every = [range(step, count * step + 1, step) for count in units]
+    return every[0], every[1] if paired else [step]
+
+
+def together(pairs: Sequence[Pair]) -> Tiling[Size]:
+    """The best tiles of pairs that are used one after the other, at each M where the traffic of any falls."""
     import numpy as np
 
-    largest = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk", "d", "dv")}
-    worst = replace(problem, **largest, batch=1, heads=1, kv_heads=1, mask=DENSE)  # type: ignore[arg-type]
-    most = moved_bytes(schedule, worst, Tiling(1, 1))
-    return bool(8 * max(most, (worst.N + worst.Nk + 2) ** 2) < 2**63)
+    every = [falls(pair) for pair in pairs]
+    M = np.unique(np.concatenate([needed for needed, _, _ in every]))
+    M = M[max(needed[0] for needed, _, _ in every) <= M]
+    sizes: dict[str, Size] = {}
+    for pair, (needed, ones, twos) in zip(pairs, every, strict=True):
+        at = np.searchsorted(needed, M, side="right") - 1
+        sizes |= {pair.first: ones[at], pair.second: twos[at]}
+    return replace(pairs[0].tiling(1, 1), **sizes)
+
+
+def falls(pair: Pair) -> list[SizeArray]:
+    """Arrays of M, first sizes and second ones: from each M on, its sizes move less than all before them."""
+    import numpy as np
+
+    found = []
+    for tiling in products(pair):
+        one, two = (cast("SizeArray", getattr(tiling, name)) for name in (pair.first, pair.second))
+        columns = np.broadcast_arrays(pair.needed(one, two), one, two, pair.moved(one, two))
+        order = cheaper(columns[0], columns[3])
+        found.append([column[order] for column in columns])
+    *sizes, moved = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    order = cheaper(sizes[0], moved)
+    return [column[order] for column in sizes]
+
+
+def cheaper(M: SizeArray, cost: SizeArray) -> NDArray[np.intp]:
+    """The indices, in the order of M, of the entries that cost less than every entry that needs as much M or less."""
+    import numpy as np
+
+    order = np.argsort(cost, kind="stable")
+    order = order[np.argsort(M[order], kind="stable")]
+    least = np.minimum.accumulate(cost[order])
+    return order[np.append(True, least[1:] < least[:-1]).astype(bool)]

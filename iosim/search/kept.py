@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..core.tiling import Tiling
 from ..errors import InputError
-from .pairs import MOST, sizes_by_passes, up
+from .best import MOST_PAIRS, sizes_by_passes, up
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -60,8 +60,10 @@ class Kept:
 
         sizes, last = list(sizes_by_passes(p.N, multiple)), last_ones(p, multiple)
         worth = [self.worth(p, sizes, k, multiple) for k in range(len(sizes))]
-        if sum(len(part) for parts in worth for part in parts) > MOST:
-            raise InputError("--N", p.N, f"at most {MOST} pairs of tile sizes", f"give --tile-multiple {2 * multiple}")
+        if sum(len(part) for parts in worth for part in parts) > MOST_PAIRS:
+            raise InputError(
+                "--N", p.N, f"at most {MOST_PAIRS} pairs of tile sizes", f"give --tile-multiple {2 * multiple}"
+            )
         kept = [[multiple * (1 + i) for part in parts for i in part] + last[:-1] for parts in worth]
         kept[0].append(last[-1])  # with all keys on chip the number of query tiles does not matter
         rows = np.repeat(np.array(sizes, object), [len(some) for some in kept])

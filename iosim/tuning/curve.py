@@ -3,7 +3,8 @@
 The dense traffic of a schedule depends only on the number of its outer tiles, and falls with it. Its footprint grows
 with both tiles. About 2 sqrt(N) numbers of outer tiles are possible. For each number only one tiling can be best: the
 smallest outer tile that gives this number, with the smallest inner tile. Its footprint is the least M at which this
-traffic is possible. A schedule for which this does not hold may state its candidates (search/pairs.py).
+traffic is possible. A schedule for which this does not hold names its pairs of sizes, or states its candidates
+(search/best.py).
 
 One folded walk over arrays counts all candidates. The lower envelope of their steps is the curve.
 """
@@ -16,23 +17,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..core.arrays import keep_freed_memory, last_true
+from ..core.arrays import last_true
 from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..errors import InputError
-from ..progress import watched
 from ..schedules import Schedule
-from ..search.best import MOST_IN_ARRAYS, MOST_MASKED, arranged, footprint, inner_matters, kept
-from ..search.pairs import Pairs, cheaper, integers, sizes_by_passes
+from ..search.best import candidates, cheaper, footprint, inner_matters, integers, kept, one_by_one
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size
-    from ..search.pairs import SizeArray
-
-MOST_CANDIDATES = 2**18  # candidates of one schedule; they take some seconds
-MASKED_AT_ONCE = 2**16  # outer tiles
+    from ..search.best import SizeArray
 
 
 @dataclass(frozen=True)
@@ -151,7 +147,8 @@ def widened(schedule: Schedule, p: Attention, step: CurveStep, M_bytes: int, mul
     outer, length = (step.Br, p.Nk) if queries else (step.Bc, p.N)
 
     def fits(n: int) -> bool:
-        tiling = replace(arranged(schedule, outer, n * multiple), **step.more_tiles)
+        sizes = (outer, n * multiple) if queries else (n * multiple, outer)
+        tiling = Tiling(*sizes, **step.more_tiles)
         return bool(footprint(schedule, p, tiling).smem_bytes <= M_bytes)
 
     inner = int(last_true(fits, -(-length // multiple))) * multiple
@@ -169,11 +166,10 @@ def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     have more blocks.
     """
     p = p.packed
-    if schedule.candidates is None:
+    if schedule.candidates is None and not schedule.sizes:
         return "ideal" in schedule.rules or not inner_matters(schedule, p)
-    if p.divided:
-        return False
-    return least_blocks == 1 or (isinstance(schedule.candidates, Pairs) and schedule.candidates.complete(p))
+    complete = bool(schedule.sizes) and not schedule.more_tiles and (p.mask is DENSE or not schedule.skips)
+    return not p.divided and (least_blocks == 1 or complete)
 
 
 def require_tokens(p: Attention) -> None:
@@ -194,55 +190,17 @@ def candidate_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterab
     """Tilings that include a best one for every M. Their sizes may be arrays."""
     if "ideal" in schedule.rules:
         return [Tiling(1, 1)]
-    masked = mask_matters(schedule, p)
+    masked, stated = mask_matters(schedule, p), schedule.candidates
     if masked:
         require_tokens(p)
-    stated = schedule.candidates
-    found = outer_tilings(schedule, p, multiple) if stated is None else stated(p, multiple)
+    found = candidates(schedule, p, multiple) if stated is None else stated(p, multiple)
     if masked and not p.mask.counts_arrays:
         return (one for tiling in found for one in one_by_one(tiling))
     return (in_integers(schedule, p, tiling) for tiling in found)
 
 
-def outer_tilings(schedule: Schedule, p: Attention, multiple: int) -> Iterator[Tiling[Size]]:
-    """The candidates of a schedule that states none: outer tiles beside the smallest inner tile, as arrays.
-
-    Without a mask there is one for each number of outer tiles. Under a mask of tokens every size is a candidate,
-    because each has a different count.
-    """
-    import numpy as np
-
-    keep_freed_memory()
-    length = p.N if schedule.outer == "queries" else p.Nk
-    if not mask_matters(schedule, p):
-        yield arranged(schedule, np.array(smallest_tile_sizes(length, multiple), object), multiple)
-        return
-    units = -(-length // multiple)
-    most = MOST_IN_ARRAYS if p.mask.counts_at_once else MOST_MASKED
-    if units > most:
-        raise InputError(
-            "--mask",
-            f"{units} outer tiles",
-            f"at most {most} where a mask is counted for each",
-            "give a --tile-multiple",
-        )
-    starts = range(1, units + 1, MASKED_AT_ONCE)
-    for start in watched(starts, f"outer tiles of {schedule.name}, in parts", len(starts)):
-        part = np.arange(start, min(units + 1, start + MASKED_AT_ONCE)).astype(object)
-        yield arranged(schedule, part * multiple, multiple)
-
-
-def one_by_one(tiling: Tiling[Size]) -> Iterator[Tiling]:
-    """The tilings of a tiling of arrays."""
-    import numpy as np
-
-    sizes = {name: size for name, size in vars(tiling).items() if size is not None}
-    for each in zip(*(column.tolist() for column in np.broadcast_arrays(*sizes.values())), strict=True):
-        yield Tiling(**dict(zip(sizes, each, strict=True)))
-
-
 def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tiling[Size]:
-    """The tiling with arrays of int64 if every count is certain to fit, else of Python integers.
+    """The tiling with arrays of int64 if every count over all heads is certain to fit, else of Python integers.
 
     The smallest tiles without a mask move most, so their counts bound those of all others.
     """
@@ -254,13 +212,6 @@ def in_integers(schedule: Schedule, p: Attention, tiling: Tiling[Size]) -> Tilin
     room = int(footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes)
     kind = integers(int(most["total_bytes"]), int(most["flops"]), room, (p.N + p.Nk + 2) ** 2)
     return replace(tiling, **{name: size.astype(kind) for name, size in arrays.items()})
-
-
-def smallest_tile_sizes(length: int, multiple: int = 1) -> list[int]:
-    """The smallest tile for each number of tiles that an axis can have. It is a multiple of `multiple`."""
-    if length // multiple > (MOST_CANDIDATES // 2) ** 2:
-        raise InputError("--N", length, f"at most {(MOST_CANDIDATES // 2) ** 2} tiles of --tile-multiple {multiple}")
-    return list(sizes_by_passes(length, multiple))
 
 
 # ---------------------------------------------------------------- counts of candidates

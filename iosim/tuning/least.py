@@ -76,7 +76,7 @@ def tune(
     asked = space_of(schedules, problem)
     if any(mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         require_tokens(problem)
-    known = asked if not problem.divided or schedules else [s for s in asked if s.candidates is None]
+    known = asked if not problem.divided or schedules else [s for s in asked if not (s.candidates or s.sizes)]
     space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
     found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
@@ -241,7 +241,7 @@ def curve_of(
         try:
             own[schedule.name] = [*free_steps(schedule, problem, tile_multiple, frozenset(given), least_blocks)]
         except InputError:
-            stated = schedule.candidates is not None and mask_matters(schedule, problem)
+            stated = bool(schedule.candidates or schedule.sizes) and mask_matters(schedule, problem)
             if schedules or not stated or problem.mask.tile_units:
                 raise  # otherwise it has too many pairs of tiles to count
     space = [s for s in space if s.name in own]

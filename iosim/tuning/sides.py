@@ -21,7 +21,7 @@ from ..counting.count import measure
 from ..counting.sweep import part_of, points_of_chunk, problems_of, run_all
 from ..errors import InputError
 from ..schedules import SCHEDULES, Schedule, require
-from ..search.best import best_tiles, footprint
+from ..search.best import best_tiles, footprint, sizes_by_passes
 from . import curve
 from .stretches import Interval, Stretch, intervals, octaves, stretches, united
 
@@ -82,7 +82,7 @@ class Question(NamedTuple):
     @property
     def of_one_sram(self) -> bool:
         """Whether best tiles are known for one SRAM only, without registers and stages."""
-        return any(schedule.candidates is not None for schedule in self.schedules)
+        return any(bool(schedule.candidates is not None or schedule.sizes) for schedule in self.schedules)
 
 
 def questions_of_papers() -> list[Question]:
@@ -257,7 +257,7 @@ def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
     Bc = ceil(M / 4d) is b from M = 4d (b - 1) + 1 words on. The traffic of the schedule must depend on Bc alone, as
     that of Algorithm 1 does.
     """
-    M_words = [4 * p.d * (size - 1) + 1 for size in curve.smallest_tile_sizes(p.Nk)]
+    M_words = [4 * p.d * (size - 1) + 1 for size in sizes_by_passes(p.Nk, 1)]
     tilings = [paper_tiles(p, words) for words in M_words]
     found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)[0]]
     return [replace(step, M_bytes=words * p.word_bytes) for words, step in zip(M_words, found, strict=True)]

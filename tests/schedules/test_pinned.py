@@ -11,9 +11,8 @@ from iosim.core.watchers import same_counts
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.schedules import pinned as module
-from iosim.search.best import best_tiles, footprint
+from iosim.search.best import best_tiles, footprint, sizes_by_passes
 from iosim.search.kept import Kept
-from iosim.search.pairs import sizes_by_passes
 from iosim.tuning.curve import curve, step_at
 
 NAME = "flash2-pinned"

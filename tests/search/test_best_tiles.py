@@ -1,15 +1,17 @@
 """The best tiles against figures of an independent exhaustive search (N = 8192, d = 128), and the paper's rule."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from iosim import Attention, Folded, Tiling, Traffic, count
+from iosim.core.arrays import last_true
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search import best as best_module
-from iosim.search.best import best_tiles, footprint, last_true, last_within, search
+from iosim.search.best import best_tiles, footprint, search
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
     ("64KB", "fp16", 16, (96, 16), 182_452_224),
@@ -95,8 +97,9 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
                    for n in range(multiple, length + multiple, multiple)]  # fmt: skip
         totals = {t: traffic(schedule, p, t) for t in tilings if footprint(schedule, p, t).peak_bytes <= M}
         ways = []
-        for arrays in (False, True):
-            monkeypatch.setattr(best_module, "worth_arrays", lambda largest, arrays=arrays: arrays)
+        for worth in (10**6, 0):
+            monkeypatch.setattr(best_module, "WORTH_NUMPY", worth)
+            monkeypatch.setattr(best_module, "sys", SimpleNamespace(modules={}))
             ways.append(best_tiles(schedule, p, M, multiple))
         assert ways[0] == (found := ways[1])
         assert (found is None) == (not totals)
@@ -105,7 +108,7 @@ def test_the_search_under_a_mask_finds_the_least(name, mask, monkeypatch):
 
 @pytest.mark.parametrize("chunk", [pytest.param(1, marks=pytest.mark.long), 7, 2**15])
 def test_arrays_are_searched_like_numbers(chunk, monkeypatch):
-    monkeypatch.setattr(best_module, "CANDIDATES_AT_ONCE", chunk)
+    monkeypatch.setattr(best_module, "AT_ONCE", chunk)
     rng = np.random.default_rng(chunk)
     N, Nk, d, M = rng.integers([[1], [1], [1], [20]], [[60], [60], [8], [900]], (4, 30))
     for name in ("flash1", "flash2", "block-sparse", "block-sparse-q"):
@@ -170,21 +173,6 @@ def traffic(schedule, p, tiling):
     watcher = Traffic()
     Folded(p, watcher).run(schedule, tiling)
     return watcher.total
-
-
-def test_the_last_that_fits_is_that_of_a_search_of_all():
-    """Needs that are straight, that bend, that stand still, and in steps; with and without any n that fits."""
-    rng = random.Random(5)
-    for _ in range(2000):
-        lines = [(rng.randint(0, 50), rng.choice([0, 1, 2, 7, 100])) for _ in range(rng.randint(1, 4))]
-        clipped, step = rng.randint(1, 200), rng.choice([1, 1, 3])
-
-        def needed(n, lines=lines, clipped=clipped, step=step):
-            return max(a + b * (-(-min(n, clipped) // step)) for a, b in lines)
-
-        most, M = rng.randint(1, 300), rng.randint(0, 500)
-        fits = [n for n in range(1, most + 1) if needed(n) <= M]
-        assert last_within(needed, M, most) == max(fits, default=0)
 
 
 def test_answers_about_numbers_of_numpy_are_not_kept_for_integers():

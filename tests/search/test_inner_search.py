@@ -10,8 +10,7 @@ from paths import DOCS
 import iosim
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count
 from iosim.masks import parse_mask
-from iosim.search.best import best_tiles, footprint, inner_matters, moved_bytes, search
-from iosim.search.pairs import size_pairs
+from iosim.search.best import best_tiles, footprint, inner_matters, moved_bytes, search, sizes_by_passes
 from iosim.steps.softmax import zeros
 from iosim.tuning.curve import curve, exact, step_at
 
@@ -145,7 +144,10 @@ def test_no_curve_where_nobody_stated_the_candidates(wasteful):
 
 def by_passes(p, multiple):
     """A tiling for each pair of numbers of tiles, which is enough for the schedule of the page."""
-    return (Tiling(*sizes) for sizes in size_pairs(p.N, p.Nk, multiple))
+    import numpy as np
+
+    q, k = (np.array(list(sizes_by_passes(n, multiple)), object) for n in (p.N, p.Nk))
+    return [Tiling(np.repeat(q, len(k)), np.tile(k, len(q)))]
 
 
 def one_by_one(p, multiple):

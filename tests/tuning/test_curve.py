@@ -13,11 +13,10 @@ from iosim.core.problem import TENSORS, skips_tiles
 from iosim.counting.count import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
-from iosim.search import pairs as pairs_module
-from iosim.search.best import best_tiles, footprint
+from iosim.search import best as best_module
+from iosim.search.best import best_tiles, footprint, sizes_by_passes
 from iosim.steps.softmax import zeros
-from iosim.tuning import curve as curve_module
-from iosim.tuning.curve import curve, exact, smallest_tile_sizes, step_at, steps
+from iosim.tuning.curve import curve, exact, step_at, steps
 from iosim.tuning.least import curve as trace_curve
 from iosim.tuning.least import space_of, tune
 
@@ -190,7 +189,7 @@ def test_counts_are_exact_where_int64_is_not():
 @pytest.mark.parametrize("length", [1, 2, 7, 31, 100, 1000])
 @pytest.mark.parametrize("multiple", [1, 3, 16])
 def test_tile_sizes_are_the_smallest_of_their_number(length, multiple):
-    found = smallest_tile_sizes(length, multiple)
+    found = [*sizes_by_passes(length, multiple)]
     sizes = range(multiple, length + multiple, multiple)
     numbers = sorted({-(-length // s) for s in sizes}, reverse=True)
     assert found == [min(s for s in sizes if -(-length // s) == n) for n in numbers]
@@ -241,8 +240,7 @@ def test_candidates_in_parts_are_those_of_one_piece(name, monkeypatch):
         p, multiple = small(rng, 40, mask=parse_mask(mask))
         whole = curve([SCHEDULES[name]], p, multiple)
         with monkeypatch.context() as patch:
-            patch.setattr(pairs_module, "AT_ONCE", 7)
-            patch.setattr(curve_module, "MASKED_AT_ONCE", 3)
+            patch.setattr(best_module, "AT_ONCE", 7)
             assert curve([SCHEDULES[name]], p, multiple) == whole != []
 
 
@@ -260,17 +258,18 @@ def test_the_curve_of_half_a_million_queries(name):
 
 def test_a_schedule_with_too_many_pairs_is_left_out_under_a_mask(monkeypatch):
     """Of memory-efficient every pair of tiles is counted under a mask. The others have a curve all the same."""
-    monkeypatch.setattr(pairs_module, "MOST_SEEN", 100)
+    monkeypatch.setattr(best_module, "MOST_MASKED_PAIRS", 100)
     found = trace_curve(41, 7, mask="causal")  # sizes that no other test asks for, whose curve would be kept
     assert "memory-efficient" in [s.name for s in found.left_out] and "flash2" in found.own
     assert not {s.name for s in found.left_out} & {s.name for s in found.space}
-    with pytest.raises(InputError, match="at most 100 pairs"):
+    with pytest.raises(InputError, match="at most 100 pairs.*--tile-multiple 8"):
         trace_curve(41, 7, mask="causal", schedules=["memory-efficient"])
 
 
 def test_a_curve_without_the_schedules_that_skip_is_refused(monkeypatch):
     """What is left would be no answer about a mask: schedules that leave out no tile."""
-    monkeypatch.setattr(curve_module, "MOST_MASKED", 10)
+    for most in ("MOST_MASKED", "MOST_IN_ARRAYS"):
+        monkeypatch.setattr(best_module, most, 10)
     with pytest.raises(InputError, match="at most 10 where"):
         trace_curve(41, 7, mask="strided:3")
 
