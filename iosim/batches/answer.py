@@ -14,6 +14,8 @@ from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
 from ..counting.given import memory, without_memory
+from ..counting.libraries import BY_NAME as LIBRARIES
+from ..counting.libraries import IN_REGISTERS
 from ..counting.names import takes_options
 from ..errors import InputError
 from ..masks import parse_mask
@@ -325,7 +327,13 @@ def multiprocessors(hardware: str | None) -> int | None:
 
 def answered(asked: Batch, names: Sequence[str], under: Conditions, detail: bool = False) -> Batched:
     """The answer about a batch, for the ways of these names."""
-    floor, distinct = floor_of(asked), distinct_words(asked)
+    floor, distinct, ways = floor_of(asked), distinct_words(asked), ways_of(asked, names)
     kept = sum(distinct[name] for name in asked.problem.cache_tensors)
-    found = [moved_by(asked, way, floor.words, kept, detail) for way in ways_of(asked, names)]
+    kernels = [way.name for way in ways if way.name in LIBRARIES and asked.M_bytes and not asked.problem.divided]
+    together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
+    floors = dict.fromkeys(kernels, together)
+    found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, detail) for way in ways]
+    if kernels:
+        beside = f"{', '.join(kernels)}: S and O are in registers beside M, and x floor is that of M and 256 KiB of "
+        under = under._replace(notes=(*under.notes, f"{beside}registers together: {together:,} words"))
     return Batched(asked, floor, distinct, found, detail, under)

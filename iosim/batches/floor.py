@@ -44,9 +44,10 @@ class BatchFloor(NamedTuple):
     """`words` in bytes of the narrowest type that moves."""
 
 
-def floor_of(batch: Batch) -> BatchFloor:
-    """The floor of a batch for its M; without M the compulsory words, each distinct word once."""
-    M_words = None if batch.M_bytes is None else int(held_words(batch.problem, batch.M_bytes))
+def floor_of(batch: Batch, register_bytes: int = 0) -> BatchFloor:
+    """The floor of a batch for its M, and for registers beside it; without M the compulsory words, each distinct word
+    once."""
+    M_words = None if batch.M_bytes is None else int(held_words(batch.problem, batch.M_bytes + register_bytes))
     families = batch.tree.families()
     together = {index for family in families for index in family}
     forms: dict[str, int] = {}

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from ..answer import rounded
 from ..core.problem import narrowed
-from ..counting.published import FA2_TILES
+from ..counting.libraries import FA2_TILES, lacks, of_width
 from ..counting.sentence import distance_to_floor, times
 from ..units import decimal
 from .moved import LENGTHS_BYTES, Moved, moved_by
 from .requests import Request
-from .rules import of_width, unlike
 from .ways import BY_NAME
 
 if TYPE_CHECKING:
@@ -148,9 +147,10 @@ def lengths(found: Batched) -> str:
     """The sentence about the cumulative lengths that a kernel for unequal lengths loads beside its schedule."""
     name = "pack" if found.batch.single and found.batch.group > 1 else "repeat"
     way = next((way for way in found.ways if way.way == name), None)
-    if way is None or found.batch.shapes.requests == 1 or unlike(found.batch) or way.tiles != tiles_of_torch(found):
+    batch = found.batch
+    if way is None or batch.shapes.requests == 1 or lacks(batch.problem) or way.tiles != tiles_of_torch(found):
         return ""
-    grid = way.grid_blocks * found.batch.layers
+    grid = way.grid_blocks * batch.layers
     return (
         f"PyTorch's kernel for unequal lengths also loads {LENGTHS_BYTES} B of lengths in each of the {grid:,} blocks "
         f"of its grid: {way.way} then reads {way.read_bytes + way.lengths_bytes:,} B."
@@ -159,8 +159,8 @@ def lengths(found: Batched) -> str:
 
 def tiles_of_torch(found: Batched) -> str:
     """The tiles of PyTorch's kernel, which is FlashAttention-2, as a way has them."""
-    Br, Bc = FA2_TILES[of_width(FA2_TILES, found.batch)]
-    return f"{Br}x{Bc}"
+    tiles = of_width(FA2_TILES, found.batch.problem)
+    return f"{tiles.rows_q}x{tiles.rows_k}"
 
 
 def shared(found: Batched) -> str:

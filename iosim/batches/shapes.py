@@ -38,6 +38,11 @@ class Shapes:
         """The number of requests."""
         return int(self.times.sum())
 
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest request."""
+        return int(self.tokens.max())
+
     def sum(self, values: Size) -> int:
         """The sum of a number of each shape over all requests, exactly."""
         each = np.broadcast_to(np.asarray(values), self.new.shape)

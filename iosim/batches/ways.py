@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..core.dependent_tiles import Span
 from ..core.problem import DENSE, Tensor
 from ..core.tiling import Tiling
+from ..counting.libraries import LIBRARIES
 from ..errors import InputError, suggestion
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.cache import Cache, Keys
 from ..schedules.decode import PAGE_SIZE, SPLITS, VLLM, pages, whole_result
-from . import rules
 from .cascade import LEVEL, MERGE, SOURCE, levels_of
 from .launches import Launch, part_in_pages, part_of_keys, rows
+from .rules import launches_of, without
 from .shapes import in_chunks, one_by_one
 
 if TYPE_CHECKING:
@@ -245,35 +246,7 @@ WAYS = (
         fails=no_drafts,
         usual=lambda b: 1 < int(b.shapes.new.max()) <= FEW,
     ),
-    Way(
-        "FA2",
-        "FlashAttention-2: heads packed and keys split only if every request has one new token",
-        rules.flash_attention_2,
-        rules.FA2_SOURCE,
-        rules.unlike,
-    ),
-    Way("FA3", "FlashAttention-3: heads always packed", rules.flash_attention_3, rules.FA3_SOURCE, rules.unlike),
-    Way(
-        "FlashInfer",
-        "Br from the mean of the packed rows, and shares of one length that fill the GPU",
-        rules.flashinfer,
-        rules.FLASHINFER_SOURCE,
-        rules.unlike_without_chip,
-    ),
-    Way(
-        "vLLM",
-        "FlashAttention-3, with a cascade over the prefix of all requests if its rule says so",
-        rules.vllm,
-        rules.VLLM_SOURCE,
-        rules.unlike_without_chip,
-    ),
-    Way(
-        "vLLM-Triton",
-        "16 packed rows, and 16 shares for few single tokens",
-        rules.vllm_triton,
-        rules.TRITON_SOURCE,
-        rules.unlike,
-    ),
+    *(Way(one.name, one.text, launches_of(one), one.source, without(one)) for one in LIBRARIES),
     Way(
         "cascade",
         "each shared prefix once for all requests that have it, then what is left of each, and a merge of O and LSE",

@@ -8,10 +8,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Unpack, cast
 
 from ..core.folded import Folded
-from ..core.problem import DENSE, Attention, as_moved, narrowed, skips_tiles
+from ..core.problem import DENSE, Attention, as_moved, skips_tiles
 from ..core.tiling import S, Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError
+from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache, require
 from ..search.best import best_tiles, footprint, footprint_of
@@ -21,7 +22,7 @@ from .conditions import Conditions, conditions
 from .given import memory, without_memory
 from .names import takes_options
 from .notes import keys_notes
-from .published import Published, PublishedTiles, tiles_of_gpus
+from .published import Published, tiles_of_gpus
 from .report import Report
 from .result import Result
 
@@ -85,35 +86,23 @@ def count(
     found = Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
     if M_bytes is None or asked is not None or not under.implies:
         return found
-    return replace(found, published=[*count_published(found, M_bytes, {s.name for s in chosen})])
+    sms, names = load(str(hardware)).sms, {s.name for s in chosen}
+    return replace(found, published=[*count_published(found, M_bytes, names, sms)])
 
 
-def count_published(found: Report, M_bytes: int, names: Collection[str]) -> Iterator[Published]:
-    """The counts of published tiles that fit and are not among the results. Their ratios are those of the same SRAM."""
-    p = found.problem
+def count_published(found: Report, M_bytes: int, names: Collection[str], sms: int) -> Iterator[Published]:
+    """The counts of published tiles that fit and are not among the results."""
 
-    def clipped(r: Result) -> tuple[str, int, int]:
-        return r.schedule, min(r.Br or p.N, p.N), min(r.Bc or p.Nk, p.Nk)
+    def clipped(r: Result, p: Attention) -> tuple[str, str, int, int]:
+        return r.schedule, p.gqa, min(r.Br or p.N, p.packed.N), min(r.Bc or p.Nk, p.Nk)
 
-    seen = {clipped(r) for r in found.results if r.total is not None}
-    for tiles in tiles_of_gpus(names, p, M_bytes):
-        result = run_published(tiles, p, M_bytes)
-        if result.fits and clipped(result) not in seen:
-            seen.add(clipped(result))
+    seen = {clipped(r, found.problem) for r in found.results if r.total is not None}
+    for tiles in tiles_of_gpus(names, found.problem, M_bytes, sms):
+        p = tiles.as_run(found.problem)
+        result = run(SCHEDULES[tiles.schedule], tiles.tiles, p, M_bytes)
+        if result.fits and clipped(result, p) not in seen:
+            seen.add(clipped(result, p))
             yield Published(tiles, replace(result, tiling=tiles.short))
-
-
-def run_published(tiles: PublishedTiles, p: Attention, M_bytes: int) -> Result:
-    """The count of published tiles on a GPU. Its kernel has the registers that it was made for, so more fits; its
-    ratios are those of M alone, as for other tiles."""
-    schedule = SCHEDULES[tiles.schedule]
-    alone = run(schedule, tiles.tiles, p, M_bytes)
-    if p.divided or not tiles.options:
-        return alone
-    result = run(schedule, tiles.tiles, narrowed(p, **tiles.options), M_bytes)
-    least = floor_of(p, M_bytes, schedule.family)
-    share = result.total / least if least and result.total and result.fits else None
-    return replace(result, ratio_to_order=alone.ratio_to_order, ratio_to_floor=share)
 
 
 def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]) -> list[Bound]:

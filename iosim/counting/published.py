@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import DENSE, Attention
+from ..core.problem import DENSE, Attention, narrowed, with_mask
 from ..core.tiling import Tiling
 from ..schedules.registry import FA1, FA2
+from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
@@ -27,6 +28,14 @@ class PublishedTiles(NamedTuple):
     d: int | None = None
     short: str = ""
     options: Mapping[str, int] = {}
+    splits: int = 1
+    """Shares of the keys, if the kernel cuts them."""
+
+    def as_run(self, p: Attention, gpu: bool = True) -> Attention:
+        """The problem as the kernel runs it: on a GPU with its registers, and at one query with packed heads."""
+        packs = {"gqa": "pack"} if self.short and packs_one(p) else {}
+        shares = {"splits": self.splits} if self.splits > 1 else {}
+        return narrowed(p, **({} if p.divided or not gpu else self.options), **packs, **shares)
 
 
 class Published(NamedTuple):
@@ -39,7 +48,6 @@ class Published(NamedTuple):
 PAIRS = [Tiling(Br, Bc) for Br in (128, 64) for Bc in (128, 64)]
 CUTLASS = "the kernel behind PyTorch's EFFICIENT_ATTENTION, as it ran on an H200"
 OF_FA2 = f"{FA2}, section 3.3: {{64, 128}} x {{64, 128}}"
-IN_REGISTERS = {"register_bytes": 256 * 1024}  # of an SM; the kernels keep S and O there
 PUBLISHED = (
     PublishedTiles("FlashAttention", "flash1", "paper", f"{FA1}, Algorithm 1, line 1"),
     PublishedTiles("FlashAttention, block-sparse", "block-sparse", "paper", f"{FA1}, Algorithm 5"),
@@ -48,34 +56,46 @@ PUBLISHED = (
     PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 64), CUTLASS, d=64),
     PublishedTiles("memory-efficient", "memory-efficient", Tiling(64, 128), CUTLASS, d=128),
 )
-FA2_TILES = {32: (128, 128), 64: (128, 128), 96: (128, 64), 128: (128, 64), 192: (128, 64), 256: (64, 64)}
-"""{most d: (Br, Bc)} that FlashAttention-2 takes on an H100, without dropout: csrc/flash_attn/src/
-flash_fwd_launch_template.h of Dao-AILab/flash-attention."""
-FA3 = "Shah et al. 2024 (arXiv 2407.08608); hopper/tile_size.h of its repository, Dao-AILab/flash-attention"
-OF_FA3 = {64: (192, 192, 128), 96: (192, 144, 144), 128: (128, 176, 128), 192: (128, 112, 112), 256: (128, 80, 80)}
-"""{most d: (Br, Bc without a mask, Bc under `causal`)} of FlashAttention-3, for 16-bit types."""
 HOPPER_BYTES = 227 * 1024  # of SRAM, for which they were made
 
 
-def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int) -> Iterator[PublishedTiles]:
-    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and the SRAM of a GPU.
+def packs_one(p: Attention) -> bool:
+    """Whether the kernels of libraries pack the heads of a problem: there is one query, and it sees every key."""
+    return p.N == 1 and packs_single(with_mask(p) if p.mask.is_causal else p)
+
+
+def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, sms: int) -> Iterator[PublishedTiles]:
+    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and a GPU: its SRAM and its
+    multiprocessors. At one query whose heads are packed they are those that each library chooses.
 
     There are none for sizes and types that these kernels lack, nor under a mask of tiles, which other tiles change.
     """
-    width = next((d for d in OF_FA3 if max(p.d, p.dv) <= d), None)
     found = [tiles for tiles in PUBLISHED if tiles.short and tiles.schedule in names]
-    if width is None or not found or p.word_bytes != 2 or p.mask.tile_units:
+    if max(p.d, p.dv) > max(FA3_TILES) or not found or p.word_bytes != 2 or p.mask.tile_units:
         return
-    yield from found
+    one = with_mask(p) if p.N == 1 and p.mask.is_causal else p
+    yield from [chosen("FA2", one, found[0].schedule, sms)] if packs_one(p) else found
     if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or p.mask.is_causal):
-        Br, dense, causal = OF_FA3[width]
-        tiles = Tiling(Br, dense if p.mask is DENSE else causal)
-        chip = IN_REGISTERS | {"stages": 2}
-        yield PublishedTiles("FlashAttention-3", found[0].schedule, tiles, FA3, short="FA3", options=chip)
+        yield chosen("FA3", one, found[0].schedule, sms)
 
 
-def published_line(rows: Collection[Published]) -> list[str]:
-    """The line that says what the labels of published tiles mean."""
+def chosen(name: str, p: Attention, schedule: str, sms: int) -> PublishedTiles:
+    """What a library chooses for a problem, whose requests have equal lengths."""
+    library = BY_NAME[name]
+    tiles, _, splits = library.choose(p, Equal(p.N, p.Nk, p.batch), sms)
+    own = "split-kv" if splits > 1 else schedule
+    return PublishedTiles(
+        library.label, own, tiles, library.source, short=name, options=library.options, splits=int(splits)
+    )
+
+
+def published_line(rows: Collection[Published], p: Attention) -> list[str]:
+    """The line that says what the labels of published tiles mean, and how their kernels run this problem."""
     labels = {tiles.short: tiles.label for tiles, _ in rows}
-    whose = f"{' and '.join(labels.values())}, whose kernels keep S and O in registers beside M"
-    return [f"{', '.join(labels)}: published tiles of {whose}"] if labels else []
+    if not labels:
+        return []
+    kernels = f"{', '.join(labels)}: published tiles of {' and '.join(labels.values())}, whose kernels keep S and O in "
+    floor = "" if p.divided else "; their floor is that of M and 256 KiB of registers together"
+    packed = "; they pack the query heads of a KV head" if packs_one(p) else ""
+    shares = [f", and {tiles.short} cuts the keys into {tiles.splits} shares" for tiles, _ in rows if tiles.splits > 1]
+    return [f"{kernels}registers beside M{floor}{packed}{''.join(shares)}"]

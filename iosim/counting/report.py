@@ -109,7 +109,7 @@ class Report(Answer):
         answer = [*lead_lines(self), header(self.problem, self.M_bytes)]
         details: Pieces = ["", bounds_table(self.bounds), "", self.details()] if self.detail else []
         reasons = reason_lines(self)
-        below = [*published_line(self.published), *details, *([""] if reasons else []), *reasons]
+        below = [*published_line(self.published, self.problem), *details, *([""] if reasons else []), *reasons]
         return [*answer, self.counts(), *below]
 
     def to_dict(self) -> Row:

@@ -123,7 +123,7 @@ def in_words(found: Report) -> str:
 
 def counts_table(found: Report) -> str:
     """The table of counts with its notes, as HTML."""
-    lines = published_line(found.published)
+    lines = published_line(found.published, found.problem)
     notes = "".join(f"<p>{escape(line)}</p>" for line in lines if line)
     return rows_table(found.counts().grid().rows) + notes
 

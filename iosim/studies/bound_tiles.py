@@ -104,8 +104,12 @@ def ranked(schedule: Schedule, problem: Attention, chip: Hardware, multiple: int
 
 def of_publications(schedule: Schedule, problem: Attention, chip: Hardware) -> list[TimedTiles]:
     """Published tiles of kernels for GPUs, which keep S and O in registers."""
-    published = tiles_of_gpus({schedule.name}, problem, chip.sram_bytes)
-    return [at_least(schedule, problem, t.tiles, chip, t.short) for t in published if isinstance(t.tiles, Tiling)]
+    published = tiles_of_gpus({schedule.name}, problem, chip.sram_bytes, chip.sms)
+    return [
+        at_least(find(t.schedule), t.as_run(problem, gpu=False), t.tiles, chip, t.short)
+        for t in published
+        if isinstance(t.tiles, Tiling)
+    ]
 
 
 def at_least(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware, by: str = "time") -> TimedTiles:

@@ -86,8 +86,10 @@ class Fastest(Answer):
 def rows_of(found: FastestAnswer) -> list[Row]:
     """A row for the fastest tiles of each schedule, one for its tiles of least traffic, and one for published tiles."""
     rows: list[Row] = []
+    names = {one.fastest.schedule for one in found.results}
     for one in found.results:
-        own = [tiles for tiles in found.published if tiles.schedule == one.fastest.schedule]
+        known = {one.fastest.schedule} | ({tiles.schedule for tiles in found.published} - names if not rows else set())
+        own = [tiles for tiles in found.published if tiles.schedule in known]
         for tiles in (one.fastest, one.least, *own):
             if tiles is not None:
                 near = tiles.chosen_by == "time" and not found.generated

@@ -126,8 +126,8 @@ class Best(Answer):
     def of_whom(self) -> str:
         """The line above published tiles. On a GPU it says where their kernels keep S and O."""
         apart = dict.fromkeys(tiles.label for tiles, result in self.published if result.register_peak_bytes)
-        of = f", with S and O of {' and '.join(apart)} in registers beside M" if apart else ""
-        return f"published{of if not self.problem.divided else ''}:"
+        of = f", with S and O of {' and '.join(apart)} in 256 KiB of registers beside M (x floor: that of both)"
+        return f"published{of if apart and not self.problem.divided else ''}:"
 
     def to_dict(self) -> Row:
         names = [result.schedule for result in self.results]

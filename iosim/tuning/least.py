@@ -13,10 +13,10 @@ from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
 from ..counting.columns import flags
 from ..counting.conditions import conditions
-from ..counting.count import counted_tiling, run, run_published
+from ..counting.count import counted_tiling, run
 from ..counting.given import memory
 from ..counting.names import takes_options
-from ..counting.published import PUBLISHED, PublishedTiles, tiles_of_gpus
+from ..counting.published import PUBLISHED, PublishedTiles, packs_one, tiles_of_gpus
 from ..counting.result import Result, tile_sizes
 from ..errors import InputError
 from ..hardware import load
@@ -81,10 +81,11 @@ def tune(
     found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
     found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
-    published = [(c, of_published(c, problem, M_bytes, gpu=under.implies)) for c in published_in(space, problem)]
+    kernels = published_in(space, problem)
     if under.implies:
-        newest = [c for c in tiles_of_gpus({s.name for s in space}, problem, M_bytes) if c not in PUBLISHED]
-        published += [(c, of_published(c, problem, M_bytes, gpu=True)) for c in newest]
+        own = [*tiles_of_gpus({s.name for s in space}, problem, M_bytes, load(str(hardware)).sms)]
+        kernels = [c for c in kernels if not (c.short and packs_one(problem))] + [c for c in own if c not in PUBLISHED]
+    published = [(c, of_published(c, problem, M_bytes, gpu=under.implies)) for c in kernels]
     proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
     if not schedules and multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
@@ -148,9 +149,9 @@ def count_with_blocks(
 
 def of_published(tiles: PublishedTiles, problem: Attention, M_bytes: int, gpu: bool) -> ResultWithBlocks:
     """The count and the blocks of published tiles, in one SRAM or on a GPU, which has registers too."""
-    if not gpu:
-        return count_with_blocks(find(tiles.schedule), tiles.tiles, problem, M_bytes)
-    return with_blocks(run_published(tiles, problem, M_bytes), problem, {})
+    options = {"splits": tiles.splits} if tiles.splits > 1 else {}
+    problem = tiles.as_run(problem, gpu)
+    return with_blocks(run(find(tiles.schedule), tiles.tiles, problem, M_bytes), problem, options)
 
 
 def with_blocks(result: Result, problem: Attention, options: dict[str, int]) -> ResultWithBlocks:
@@ -249,7 +250,7 @@ def curve_of(
     published = []
     for choice in published_in(space, problem):
         for M in PAPER_M if choice.tiles == "paper" else (None,):
-            result = run(find(choice.schedule), choice.tiles, problem, M)
+            result = run(find(choice.schedule), choice.tiles, choice.as_run(problem, gpu=False), M)
             needed = result.smem_peak_bytes
             published.append((choice, M, result, None if needed is None else step_at(steps, needed)))
     left_out = [s for s in asked if s not in space]

@@ -7,8 +7,15 @@ import pytest
 from paths import ROOT
 
 import iosim
-from iosim.batches.rules import common_prefix, has_cascade, share_tokens, splits_of
+from iosim.batches.rules import common_prefix, seen
+from iosim.counting import libraries
+from iosim.counting.libraries import splits_of
 from iosim.errors import InputError
+
+
+def share_tokens(batch, Br):
+    return libraries.share_tokens(seen(batch), batch.shapes, batch.multiprocessors, Br)
+
 
 FIELDS = {"d": 128, "heads": 32, "kv_heads": 8, "mask": "causal"}
 
@@ -74,7 +81,7 @@ def requests_with(prefix, number, new=1):
 def test_when_vllm_runs_a_cascade():
     def rule(**more):
         batch = iosim.batch(requests_with(**more), **FIELDS, hardware="h100").batch
-        return has_cascade(batch, common_prefix(batch))
+        return libraries.vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors, common_prefix(batch))
 
     assert not rule(prefix=255, number=50) and not rule(prefix=1024, number=7)
     assert rule(prefix=1024, number=8, new=2)  # FlashAttention-2 would not split the keys

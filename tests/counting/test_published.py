@@ -2,11 +2,13 @@
 
 import pytest
 
+import iosim
 from iosim import Attention, count, tune
 from iosim.core.tiling import Tiling
 from iosim.counting.published import PUBLISHED, tiles_of_gpus
 from iosim.hardware import names
 from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
 
 H100 = 232448
 FA2 = [(128, 128), (128, 64), (64, 128), (64, 64)]
@@ -24,11 +26,10 @@ def test_the_words_are_those_of_the_tiles():
     rows = published(N, d, hardware="h100")
     assert [row[:3] for row in rows] == [*(("FA2", *pair) for pair in FA2), ("FA3", 128, 176)]
     assert all(words == 2 * N * d + 2 * N * d * (N // Br) for _, Br, _, words in rows)
-    given = count(N, d, hardware="h100", tiles=(64, 128), schedules="flash2").results[0]
-    assert (
-        given.total == rows[2][3]
-        and given.ratio_to_floor == count(N, d, hardware="h100").published[2].result.ratio_to_floor
-    )
+    given = count(N, d, hardware="h100", tiles=(64, 128), schedules="flash2", registers="64K", acc_dtype="fp32")
+    shown = count(N, d, hardware="h100").published[2].result
+    assert (given.results[0].total, given.results[0].ratio_to_floor) == (rows[2][3], shown.ratio_to_floor)
+    assert shown.ratio_to_floor > 15, "what lies in registers counts as M"
 
 
 @pytest.mark.parametrize("d, dense, causal", [
@@ -49,7 +50,7 @@ def test_the_tiles_of_flash_attention_3(d, dense, causal):
 
 @pytest.mark.parametrize("gpu", names())
 def test_what_is_shown_fits_and_is_above_the_floor(gpu):
-    """O and S may be in registers; the floor is that of the SRAM alone, like those of the other rows."""
+    """O and S may be in registers, and the floor is that of the SRAM and the registers."""
     for d, mask in ((64, "dense"), (128, "causal"), (256, "dense")):
         found = count(4096, d, hardware=gpu, mask=mask)
         for tiles, result in found.published:
@@ -90,7 +91,7 @@ def test_tune_finds_the_same_of_them_as_count(gpu, d, mask, iosim):
     fits = [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in best.published if c.short and r.fits]
     counted = count(8192, d, hardware=gpu, mask=mask).published
     assert fits == [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in counted] and fits
-    assert "in registers beside M:" in str(best)
+    assert "of registers beside M (" in str(best)
     paper = tune(8192, d, hardware=gpu, mask=mask, paper_model=True)
     assert "\npublished:\n" in str(paper) and not any(r.register_peak_bytes for _, r in paper.published)
     assert all(c.label != "FlashAttention-3" for c, _ in paper.published)
@@ -99,10 +100,10 @@ def test_tune_finds_the_same_of_them_as_count(gpu, d, mask, iosim):
 def test_tune_and_count_read_the_same_list():
     known = {c.tiles for c in PUBLISHED if c.short}
     assert known == {Tiling(*pair) for pair in FA2}
-    assert {t.tiles for t in tiles_of_gpus(["flash2"], Attention(64, 64), H100) if t.short == "FA2"} == known
+    assert {t.tiles for t in tiles_of_gpus(["flash2"], Attention(64, 64), H100, 132) if t.short == "FA2"} == known
     assert {c.tiles for c, _ in tune(4096, 64, "100KB").published if c.label == "FlashAttention-2"} >= known
-    assert [*tiles_of_gpus(["flash1"], Attention(64, 64), H100)] == []
-    assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100)][-1].tiles == Tiling(
+    assert [*tiles_of_gpus(["flash1"], Attention(64, 64), H100, 132)] == []
+    assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100, 132)][-1].tiles == Tiling(
         192, 128
     )
 
@@ -116,3 +117,45 @@ def test_people_see_the_sram_that_must_fit_in_M(iosim):
         row.split() for row in tuned.splitlines() if row.startswith("FlashAttention-2  flash2            128x128")
     ]
     assert shown[4] == other[5] == f"{3 * 128 * 128 * 2:,}"  # tiles of Q, K and V in fp16
+
+
+FIELDS = {"N": 1, "Nk": 8192, "d": 128, "heads": 32, "kv_heads": 8, "hardware": "h100"}
+
+
+def test_one_query_packs_the_heads_of_a_kv_head_in_these_kernels(iosim):
+    """FlashAttention-2 cuts the keys into 32 shares there: K and V once, and 32 partial results of each head."""
+    kept = 2 * 8192 * 128 * 8 + 2 * 32 * 128
+    assert published(**FIELDS) == [("FA2", 64, 128, kept + 32 * 32 * 129 * 2 + 31 * 32 * 128), ("FA3", 128, 176, kept)]
+    found = {tiles.short: (tiles.splits, result.blocks) for tiles, result in tune(**FIELDS).published if tiles.short}
+    assert found == {"FA2": (32, 8 * 32), "FA3": (1, 8)}
+    line = ("--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--kv-heads", 8, "--hardware", "h100")
+    assert "FA2 cuts the keys into 32 shares" in iosim("count", *line).stdout
+    alone = tune(1, 128, "100KB", Nk=8192, heads=32, kv_heads=8).published
+    assert {result.total for tiles, result in alone if tiles.short} == {kept}, "no GPU says how many shares"
+
+
+@pytest.mark.parametrize("more", [{"N": 2}, {"kv_heads": 32}, {"mask": "window:64"}, {"dropout": Dropout(0.1)}])
+def test_nothing_is_packed_elsewhere(more):
+    rows = count(**{**FIELDS, **more}).published
+    assert rows and not any(tiles.splits > 1 or result.schedule == "split-kv" for tiles, result in rows)
+    assert all(tiles.as_run(count(**{**FIELDS, **more}).problem).gqa == "repeat" for tiles, _ in rows)
+
+
+@pytest.mark.parametrize("batch, heads, kv_heads, Nk, gpu, mask", [
+    (1, 32, 8, 8192, "h100", "dense"), (4, 32, 4, 777, "h200", "causal"), (64, 16, 2, 3000, "a100-80gb", "dense"),
+    (1, 8, 1, 100, "l40s", "causal"), (3, 6, 3, 5000, "t4", "dense"), (1, 32, 8, 8192, "h100", "window:100"),
+])  # fmt: skip
+def test_a_batch_of_equal_requests_is_told_the_same(batch, heads, kv_heads, Nk, gpu, mask):
+    """`count`, `tune` and `batch` read one rule: the same words, bytes, room and distance from the floor."""
+    fields = {"d": 128, "heads": heads, "kv_heads": kv_heads, "mask": mask, "hardware": gpu}
+    step = iosim.batch(f"{batch} * 1:{Nk}", **fields)
+    of_tune = {tiles.short: result for tiles, result in tune(1, Nk=Nk, batch=batch, **fields).published}
+    for tiles, result in count(1, Nk=Nk, batch=batch, **fields).published:
+        way = step[tiles.short]
+        if (result.Br, result.Bc) == tuple(map(int, way.tiles.split("x"))):
+            mine = (way.total, way.total_bytes, way.smem_peak_bytes, way.fits, way.schedule)
+            for one in (result, of_tune[tiles.short]) if mask != "window:100" else (result,):
+                theirs = one.total, one.total_bytes, one.smem_peak_bytes, one.fits, one.schedule
+                assert mine == theirs and way.ratio_to_floor == pytest.approx(one.ratio_to_floor, rel=1e-12)
+        else:
+            assert mask == "window:100" and tiles.short == "FA2", "its paper has four tiles"
