@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     Start = Callable[[int], int]
 
 
-def size_of(x: Tile) -> int:
-    """The positions of a part of an axis, which are the same for all GPUs."""
-    return cast("int", x.extent)
+def size_of(x: object) -> int:
+    """The positions of a dimension of a block, or of a part of an axis: the same for all GPUs."""
+    return cast("int", getattr(x, "extent", x))
 
 
 class Piece(Span):
@@ -60,10 +60,11 @@ class Peer(Piece):
     """`each` positions of an axis, whose first one follows from the positions of `here` and of `tile`, an inner
     loop's."""
 
-    __slots__ = ()
+    __slots__ = ("of",)
 
     def __init__(self, length: Size, each: int, here: Tile, tile: Tile, of: Callable[[int, int], int]):
         super().__init__(length, each, tile, lambda j: of(here.start, j))
+        self.of = of
 
 
 class OfFirst(Span):

@@ -18,10 +18,10 @@ from ..hardware import load
 from ..masks import parse_mask
 from ..tables import at_most, excess
 from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
-from .counted import STATISTICS, LinkResult, Machines, best_split, pairs_of
+from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
 from .crossings import Crossing, crossings
 from .room import least_room, nothing_fits, room_note
-from .schedules import PASSES, Scheme, decodes, find_schemes, splits_of
+from .schedules import PASSES, Scheme, find_schemes, splits_of
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -409,13 +409,9 @@ def links(
     }
     gpus = gpus._replace(**{name: value for name, value in given.items() if value is not None})
     chosen, left_out = schemes_of(problem, gpus, schedules, passes)
-    best = counts_of(chosen, gpus, left_out if not schedules else None)
-    pairs = [
-        Pair(result.schedule, result.split, *pair)
-        for scheme, t, result in best
-        for pair in (pairs_of(scheme, t) if detail else ())
-    ]
-    crossed, results = crossings(problem, gpus.ranks, passes), [result for *_, result in best]
+    best, results = counts_of(chosen, gpus, left_out if not schedules else None)
+    pairs = [Pair(one.scheme.name, one.scheme.split(one.t), *pair) for one in best if detail for pair in one.pairs()]
+    crossed = crossings(problem, gpus.ranks, passes)
     return Links(problem, gpus, results, crossed, left_out, pairs, detail, tuple(implied), passes)
 
 
@@ -468,14 +464,14 @@ def schemes_of(
 ) -> tuple[list[tuple[Scheme, list[Across]]], dict[str, str]]:
     """The schemes with their splits, and why others are left out. Those that are named must be possible."""
     given = find_schemes(names, passes) if names else []
-    check_decoding(p, gpus.ranks, [scheme.name for scheme in given if not decodes(scheme)], passes)
+    check_decoding(p, gpus.ranks, [scheme.name for scheme in given if not scheme.decodes], passes)
     if given:
         return [(scheme, scheme.splits(p, gpus.ranks)) for scheme in given], {}
     usual = [scheme for scheme in PASSES[passes].values() if meant(scheme, p)]
     found = [(scheme, splits_of(scheme, p, gpus.ranks)) for scheme in usual]
     if not any(splits for _, splits in found):
         usual[-1 if few_rows(p) else 0].splits(p, gpus.ranks)
-    own = [scheme for scheme, splits in found if not splits and decodes(scheme) == few_rows(p)]
+    own = [scheme for scheme, splits in found if not splits and scheme.decodes == few_rows(p)]
     return [one for one in found if one[1]], {scheme.name: refusal(scheme, p, gpus.ranks) for scheme in own}
 
 
@@ -486,7 +482,7 @@ def check_decoding(p: Attention, ranks: int, others: Sequence[str], passes: str)
     if passes != "forward":
         raise InputError("--pass", f"{passes} with N = {p.N}", "forward", "decoding is forward only")
     if others:
-        allowed = ", ".join(name for name, scheme in PASSES[passes].items() if decodes(scheme))
+        allowed = ", ".join(name for name, scheme in PASSES[passes].items() if scheme.decodes)
         raise InputError(
             "--schedule", f"{others[0]} with N = {p.N}", allowed, "others divide the queries among the GPUs"
         )
@@ -494,18 +490,22 @@ def check_decoding(p: Attention, ranks: int, others: Sequence[str], passes: str)
 
 def counts_of(
     chosen: list[tuple[Scheme, list[Across]]], gpus: Machines, left_out: dict[str, str] | None
-) -> list[tuple[Scheme, Across, LinkResult]]:
-    """The best split of each scheme, with its count. A scheme whose layout allows no count under the mask goes to
+) -> tuple[list[Split], list[LinkResult]]:
+    """The best split of each scheme, and its count. A scheme whose layout allows no count under the mask goes to
     `left_out`, with the reason; without `left_out`, or if there is no other one, it raises InputError."""
-    found = []
+    best: list[Split] = []
+    results: list[LinkResult] = []
     for scheme, splits in chosen:
         try:
-            found.append(best_split(scheme, splits, gpus))
+            split = best_split(scheme, splits, gpus)
+            results.append(counted(split))
+            best.append(split)
         except InputError as error:
-            if left_out is None or error.where not in ("--mask", "--ranks") or (scheme is chosen[-1][0] and not found):
+            last = scheme is chosen[-1][0] and not results
+            if left_out is None or error.where not in ("--mask", "--ranks") or last:
                 raise
             left_out[scheme.name] = reason_of(error)
-    return found
+    return best, results
 
 
 def few_rows(p: Attention) -> bool:
@@ -521,7 +521,7 @@ def decoding_shares(p: Attention) -> bool:
 def meant(scheme: Scheme, p: Attention) -> bool:
     """Whether a scheme has a row if none is named: decoding for few queries, and what a mask needs under a mask."""
     masked = scheme.name.endswith("-needed") or scheme.layout in ("zigzag", "striped")
-    return (few_rows(p) or not decodes(scheme)) and (p.mask is not DENSE or not masked)
+    return (few_rows(p) or not scheme.decodes) and (p.mask is not DENSE or not masked)
 
 
 def refusal(scheme: Scheme, p: Attention, ranks: int) -> str:

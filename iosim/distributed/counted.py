@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, lcm
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.folded import Folded
 from ..core.levels import Inside
 from ..core.problem import DENSE
-from ..core.watchers import Capacity, Traffic
+from ..core.watchers import Capacity, Watcher
 from ..counting.floors import narrowest_bytes
 from ..errors import InputError
+from .arrivals import Loads
 from .floors import DeviceFloor, floor_across
 from .inside import Below
+from .needed import needed, work_of
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
@@ -49,6 +51,14 @@ class Machines(NamedTuple):
     def nodes(self) -> int:
         """The number of nodes."""
         return self.ranks // self.node
+
+    def seconds(self, near: int, far: int) -> float | None:
+        """The time in which a GPU receives bytes of its node and, at the same time, of others; None if a rate is not
+        known."""
+        link, network = self.link_bytes_per_second, self.network_bytes_per_second
+        if not link or (self.nodes > 1 and not network):
+            return None
+        return max(near / link, far / network if network else 0.0)
 
 
 @dataclass(frozen=True)
@@ -143,31 +153,6 @@ class LinkResult:
         return self.exchange_seconds + max(self.hop_seconds, self.inside_seconds)
 
 
-class Received(NamedTuple):
-    """What one GPU receives: words and bytes, all and from other nodes. Exchanged bytes do not come in the hops of a
-    ring."""
-
-    words: int = 0
-    bytes: int = 0
-    far_words: int = 0
-    far_bytes: int = 0
-    far_statistics: int = 0
-    exchanged_bytes: int = 0
-    far_exchanged_bytes: int = 0
-
-    def seconds(self, machines: Machines) -> tuple[float, float] | None:
-        """The times of the links for (what is exchanged, the hops of a ring); None if a rate is not known."""
-        link, network = machines.link_bytes_per_second, machines.network_bytes_per_second
-        if not link or (machines.nodes > 1 and not network):
-            return None
-
-        def time(near: int, far: int) -> float:
-            return max(near / link, far / network if network else 0.0)
-
-        near, far = self.exchanged_bytes - self.far_exchanged_bytes, self.far_exchanged_bytes
-        return time(near, far), time(self.bytes - self.far_bytes - near, self.far_bytes - far)
-
-
 class InMemory(Capacity):
     """The words and bytes in the memory of a GPU. There keys and values have the type in which they are sent."""
 
@@ -180,26 +165,178 @@ class InMemory(Capacity):
         self._width = width
 
 
-def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
+class Received(NamedTuple):
+    """What one GPU receives for one sequence: words and bytes, all and from other nodes. Exchanged bytes do not come in
+    the hops of a ring."""
+
+    words: int = 0
+    bytes: int = 0
+    far_words: int = 0
+    far_bytes: int = 0
+    far_statistics: int = 0
+    exchanged_bytes: int = 0
+    far_exchanged_bytes: int = 0
+
+
+class Split:
+    """One run of a scheme with one split: what is loaded from other GPUs, and the room that it takes."""
+
+    def __init__(self, scheme: Scheme, t: Across, machines: Machines):
+        self.scheme, self.t, self.machines = scheme, t, machines
+        self.loads, room = Loads(t), InMemory()
+        self.run(self.loads, room)
+        self.memory_bytes = t.problem.batch * int(room.peak_bytes)
+        has = machines.memory_bytes
+        self.fits = None if has is None else self.memory_bytes <= has
+        self.widths = {name: t.problem.hbm_bytes(tensor) for name, tensor in scheme.tensors(t).items()}
+        self.each = self._received()
+
+    def run(self, *watchers: Watcher) -> None:
+        """Run the text for all GPUs at once."""
+        Folded(self.t.run, *watchers).run(self.scheme.bind(self.t), self.scheme.tiling(self.t))
+
+    @property
+    def rings(self) -> bool:
+        """Whether something goes round a ring."""
+        return self.scheme.passes_round and self.t.ring > 1
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """Of the GPU that receives most, the bytes that come from other nodes, and all bytes."""
+        return self.most("far_bytes"), self.most("bytes")
+
+    def most(self, field: str) -> int:
+        """The largest number of any GPU."""
+        return max(getattr(one, field) for one in self.each)
+
+    def _received(self) -> list[Received]:
+        """What GPUs receive: all GPUs, or of those that receive alike some, each as often as its place in the list."""
+        t, node = self.t, self.machines.node
+        apart = (n for n in (node, t.apart, t.keys_apart) if n < t.ranks)  # a group of all has no others beside it
+        first = (lcm(*apart) if self.machines.nodes > 1 else 1) if self.loads.in_turn else t.ranks
+        return [self._by(r) for r in range(first)] * (t.ranks // first)
+
+    def _by(self, r: int) -> Received:
+        """What one GPU receives. Only a ring has hops, and they come from other groups."""
+        found, node, u, ranks = [0] * len(Received._fields), self.machines.node, self.t.apart, self.t.ranks
+        own = range(r // node * node, r // node * node + node)
+        group = range(r // u * u, r // u * u + u) if self.rings else range(ranks)
+        both = range(max(own.start, group.start), min(own.stop, group.stop))
+        for arrival in self.loads.arrivals(r):
+            words, w = arrival.total, self.widths[arrival.tensor]
+            far = words - arrival.within(own) if node < ranks else 0
+            exchanged = words if not self.rings else arrival.within(group) if u > 1 else 0
+            far_exchanged = exchanged - arrival.within(both) if far and exchanged else 0
+            statistics = far * (arrival.tensor in STATISTICS)
+            more = words, words * w, far, far * w, statistics, exchanged * w, far_exchanged * w
+            found = [a + b for a, b in zip(found, more, strict=True)]
+        return Received(*found)
+
+    def serial_seconds(self) -> tuple[float | None, float | None]:
+        """The times of the links for (what is exchanged, the hops of a ring), each of the GPU that needs most."""
+        times = []
+        for one in set(self.each):
+            near, far = one.exchanged_bytes - one.far_exchanged_bytes, one.far_exchanged_bytes
+            hop = self.machines.seconds(one.bytes - one.far_bytes - near, one.far_bytes - far)
+            times.append((self.machines.seconds(near, far), hop))
+        exchange, hops = ([time for time in column if time is not None] for column in zip(*times, strict=True))
+        batch = self.t.problem.batch
+        return (batch * max(exchange), batch * max(hops)) if exchange else (None, None)
+
+    def hides_from(self, pairs: int) -> int | None:
+        """The least tokens of a GPU at which the arithmetic of a mean visit takes as long as its hop, at the peaks.
+
+        A hop brings n tokens, and in a dense visit each meets the n tokens that are there. The GPUs of a group share
+        their tokens. A last hop that brings keys home is not counted.
+        """
+        t, p, gpus = self.t, self.t.problem, self.machines
+        rate = gpus.link_bytes_per_second if gpus.nodes == 1 else gpus.network_bytes_per_second
+        if not self.rings or not rate or not gpus.flops_per_second:
+            return None
+        tokens = t.nk * t.apart if t.keys_apart == 1 else t.n
+        hops = [load for load in self.loads.found if load.sender is not None and load.own != ()]
+        moved = Fraction(sum(x.words * self.widths[x.tensor] for x in hops), t.ranks * (t.ring - 1) * tokens)
+        operations, share = self.scheme.flops_of_pair(p) * t.heads, Fraction(pairs, p.heads * p.N * p.Nk)
+        return ceil(moved * Fraction(gpus.flops_per_second, operations * rate) / share / t.apart)
+
+    def pairs(self) -> Iterator[tuple[int, int, int, int]]:
+        """(sender, receiver, words, bytes) for each pair of GPUs between which words move, over all sequences."""
+        t = self.t
+        if t.ranks**2 > MOST_PAIRS_OF_GPUS:
+            raise InputError("--detail", f"{t.ranks} GPUs", f"at most {int(MOST_PAIRS_OF_GPUS**0.5)}", "leave it out")
+        for r in range(t.ranks):
+            found: dict[int, Counter[str]] = {}
+            for arrival in self.loads.arrivals(r):
+                for sender in arrival.senders:
+                    if sender != r and arrival.of(sender):
+                        found.setdefault(sender, Counter())[arrival.tensor] += t.problem.batch * arrival.of(sender)
+            for sender, words in sorted(found.items()):
+                yield sender, r, words.total(), sum(n * self.widths[name] for name, n in words.items())
+
+    # ------------------------------------------------------------ floors
+
+    def floor(self, balanced: bool) -> DeviceFloor | None:
+        """The floor for the layout and the balance, and for a memory that it fits in."""
+        has = self.machines.memory_bytes if self.fits else None
+        memory = None if has is None else has // narrowest_bytes(self.t.problem)
+        return self._floor(self.t.ranks, self.scheme.floor_layout(self.t), balanced, memory)
+
+    def node_floor(self) -> DeviceFloor | None:
+        """The floor of nodes as devices; None where no theorem is known. Without a mask any equal parts are blocks."""
+        layout, nodes = self.scheme.layout, self.machines.nodes
+        if self.scheme.decodes:
+            layout = "decode"
+        elif self.t.problem.mask is DENSE:
+            layout = "blocks"
+        known = layout in ("decode", "blocks") or (layout == "zigzag" and self.t.apart == self.machines.node)
+        return self._floor(nodes, layout) if known and nodes > 1 else None
+
+    def _floor(
+        self, devices: int, layout: str, balanced: bool = False, memory: int | None = None
+    ) -> DeviceFloor | None:
+        """A floor; None if no word must move, no theorem holds, or the pairs of the mask cannot be counted."""
+        more = {"balanced": balanced, "memory_words": memory, **self.scheme.asks}
+        try:
+            found = floor_across(self.t.problem, devices, layout=layout, **more)  # type: ignore[arg-type]
+        except InputError:
+            return None
+        return found if found.received_words else None
+
+
+def best_split(scheme: Scheme, splits: Sequence[Across], machines: Machines) -> Split:
+    """The split of a scheme that fits and receives the fewest bytes on the slowest links, of those that can be counted
+    under the mask. InputError if none can."""
+    found, errors = [], []
+    for t in splits:
+        try:
+            found.append(Split(scheme, t, machines))
+        except InputError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    found.sort(key=lambda split: split.cost)
+    return next((split for split in found if split.fits is not False), found[0])
+
+
+def counted(split: Split) -> LinkResult:
     """The count of a scheme with one split."""
+    scheme, t, machines = split.scheme, split.t, split.machines
     p, P, batch = t.problem, t.ranks, t.problem.batch
-    traffic, room = Traffic(), InMemory()
-    inside = None if machines.M_bytes is None else Inside(Below(t, machines.M_bytes, machines.multiple))
     once = Inside(Below(t, None))
-    Folded(t.run, traffic, room, once, *filter(None, [inside])).run(scheme.bind(t), scheme.tiling(t))
-    words = {name: batch * int(reads) for name, (reads, _) in traffic.tensors.items() if reads}
-    widths, each = widths_of(scheme, t), received(scheme, t, machines)
-    work = scheme.by_hand.work(t)
-    total, total_bytes = sum(words.values()), sum(n * widths[name] for name, n in words.items())
-    needed, memory = batch * sum(scheme.by_hand.needed(t).values()), batch * int(room.peak_bytes)
-    fits = None if machines.memory_bytes is None else memory <= machines.memory_bytes
-    floor = floor_of(scheme, t, len(set(work)) == 1, machines.memory_bytes if fits else None)
+    inside = None if machines.M_bytes is None else Inside(Below(t, machines.M_bytes, machines.multiple))
+    split.run(once, *filter(None, [inside]))
+    words: dict[str, int] = {}
+    for load in split.loads.found:
+        words[load.tensor] = words.get(load.tensor, 0) + batch * load.words
+    total, total_bytes = sum(words.values()), sum(n * split.widths[name] for name, n in words.items())
+    work, seen = work_of(scheme, t), batch * sum(needed(scheme, t, split.loads.found).values())
+    floor, node_floor = split.floor(len(set(work)) == 1), split.node_floor()
     free = sum(words.get(name, 0) for name in STATISTICS)
-    pair = scheme.flops_of_pair(p) * batch
-    far = between_nodes(scheme, t, each, machines)
-    largest = batch * max(one.bytes for one in each)
-    link = link_time(largest, far, machines)
-    exchange, hop = serial_times(batch, each, machines)
+    pair, nodes = scheme.flops_of_pair(p) * batch, machines.nodes > 1
+    far, far_free = (batch * sum(getattr(one, of) for one in split.each) for of in ("far_words", "far_statistics"))
+    largest, far_largest = batch * split.most("bytes"), batch * split.most("far_bytes")
+    near_largest = batch * max(one.bytes - one.far_bytes for one in split.each)
+    exchange, hop = split.serial_seconds()
     peak, rate, least = machines.flops_per_second, machines.hbm_bytes_per_second, mean(batch * int(once.bytes), P)
     return LinkResult(
         schedule=scheme.name,
@@ -207,7 +344,7 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         layout=scheme.layout,
         received_words=total,
         mean_received_words=mean(total, P),
-        largest_received_words=batch * max(one.words for one in each),
+        largest_received_words=batch * split.most("words"),
         received_bytes=total_bytes,
         mean_received_bytes=mean(total_bytes, P),
         largest_received_bytes=largest,
@@ -216,213 +353,30 @@ def counted(scheme: Scheme, t: Across, machines: Machines) -> LinkResult:
         theorem=floor.theorem if floor else None,
         condition=floor.condition if floor else None,
         ratio_to_floor=(total - free) / floor.received_words if floor else None,
-        needed_words=needed,
-        needed_to_sent=needed / total if total else 1.0,
+        needed_words=seen,
+        needed_to_sent=seen / total if total else 1.0,
         hbm_words=None if inside is None else mean(batch * int(inside.total), P),
         hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
         hbm_least_bytes=least,
-        memory_bytes=memory,
-        fits=fits,
+        memory_bytes=split.memory_bytes,
+        fits=split.fits,
         balance=sum(work) / (P * max(work)),
         flops=pair * sum(work),
         largest_flops=pair * max(work),
-        network_bytes=far.largest_bytes if far else None,
-        node_words=far.words if far else None,
-        node_floor_words=far.floor.received_words if far and far.floor else None,
-        node_theorem=far.floor.theorem if far and far.floor else None,
-        ratio_to_node_floor=(far.words - far.statistics) / far.floor.received_words if far and far.floor else None,
-        link_seconds=link,
+        network_bytes=far_largest if nodes else None,
+        node_words=far if nodes else None,
+        node_floor_words=node_floor.received_words if node_floor else None,
+        node_theorem=node_floor.theorem if node_floor else None,
+        ratio_to_node_floor=(far - far_free) / node_floor.received_words if node_floor else None,
+        link_seconds=machines.seconds(near_largest, far_largest),
         arithmetic_seconds=pair * max(work) / peak if peak else None,
         hbm_seconds=least / rate if rate else None,
-        hides_from_tokens=hides_from(scheme, t, machines),
+        hides_from_tokens=split.hides_from(sum(work)),
         exchange_seconds=exchange,
         hop_seconds=hop,
     )
 
 
-def best_split(scheme: Scheme, splits: list[Across], machines: Machines) -> tuple[Scheme, Across, LinkResult]:
-    """The split of a scheme that fits and receives the fewest bytes on the slowest links, with its count."""
-
-    def cost(t: Across) -> tuple[int, int]:
-        """Of the GPU that receives most, the bytes that come from other nodes, and all bytes."""
-        each = received(scheme, t, machines)
-        return max(one.far_bytes for one in each), max(one.bytes for one in each)
-
-    found = sorted(splits, key=cost) if len(splits) > 1 else splits
-    best = next((t for t in found if len(found) == 1 or has_room(scheme, t, machines)), found[0])
-    return scheme, best, counted(scheme, best, machines)
-
-
-def has_room(scheme: Scheme, t: Across, machines: Machines) -> bool:
-    """Whether a split fits in the memory of a GPU."""
-    if machines.memory_bytes is None:
-        return True
-    room = InMemory()
-    Folded(t.run, room).run(scheme.bind(t), scheme.tiling(t))
-    return t.problem.batch * int(room.peak_bytes) <= machines.memory_bytes
-
-
 def mean(total: int, ranks: int) -> float:
     """The mean over the GPUs, whole where it is."""
     return total // ranks if total % ranks == 0 else total / ranks
-
-
-def widths_of(scheme: Scheme, t: Across) -> dict[str, int]:
-    """The bytes of a word of each tensor on a link."""
-    return {name: t.problem.hbm_bytes(tensor) for name, tensor in scheme.tensors(t).items()}
-
-
-def received(scheme: Scheme, t: Across, machines: Machines) -> list[Received]:
-    """What GPUs receive for one sequence: all GPUs, or with one node those that may receive most."""
-    hand, widths = scheme.by_hand, widths_of(scheme, t)
-    if machines.nodes == 1:
-        return [by_one(scheme, t, r, widths, machines.node) for r in hand.busiest(t)]
-    apart = (n for n in (machines.node, t.apart, t.keys_apart) if n < t.ranks)  # a group of all has no others beside it
-    first = lcm(*apart) if hand.in_turn else t.ranks
-    return [by_one(scheme, t, r, widths, machines.node) for r in range(first)] * (t.ranks // first)
-
-
-def by_one(scheme: Scheme, t: Across, r: int, widths: dict[str, int], node: int) -> Received:
-    """What one GPU receives for one sequence. Only a ring has hops, and they come from other groups."""
-    found, ring = [0] * len(Received._fields), scheme.by_hand.hop is not None and t.ring > 1
-    own = range(r // node * node, r // node * node + node)
-    group = range(r // t.apart * t.apart, r // t.apart * t.apart + t.apart) if ring else range(t.ranks)
-    both = range(max(own.start, group.start), min(own.stop, group.stop))
-    for arrival in scheme.by_hand.arrivals(t, r):
-        words, w = arrival.total, widths[arrival.tensor]
-        if not words:
-            continue
-        far = words - arrival.within(own) if node < t.ranks else 0
-        exchanged = words if not ring else arrival.within(group) if t.apart > 1 else 0
-        found[0] += words
-        found[1] += words * w
-        found[2] += far
-        found[3] += far * w
-        found[4] += far * (arrival.tensor in STATISTICS)
-        found[5] += exchanged * w
-        found[6] += (exchanged - arrival.within(both)) * w if far and exchanged else 0
-    return Received(*found)
-
-
-def pairs_of(scheme: Scheme, t: Across) -> Iterator[tuple[int, int, int, int]]:
-    """(sender, receiver, words, bytes) for each pair of GPUs between which words move, over all sequences."""
-    widths, batch = widths_of(scheme, t), t.problem.batch
-    if t.ranks**2 > MOST_PAIRS_OF_GPUS:
-        raise InputError("--detail", f"{t.ranks} GPUs", f"at most {int(MOST_PAIRS_OF_GPUS**0.5)}", "leave it out")
-    for r in range(t.ranks):
-        words: Counter[int] = Counter()
-        moved: Counter[int] = Counter()
-        for sender, name, n in scheme.by_hand.senders(t, r):
-            words[sender] += batch * n
-            moved[sender] += batch * n * widths[name]
-        for sender in sorted(words):
-            if words[sender]:
-                yield sender, r, words[sender], moved[sender]
-
-
-# ---------------------------------------------------------------- floors
-
-
-def floor_of(scheme: Scheme, t: Across, balanced: bool, memory_bytes: int | None) -> DeviceFloor | None:
-    """The floor for the layout and the balance of a scheme, and for a memory that it fits in; None if no word must
-    move or no theorem holds."""
-    p = t.problem
-    memory = None if memory_bytes is None else memory_bytes // narrowest_bytes(p)
-    try:
-        found = floor_across(
-            p, t.ranks, layout=scheme.floor_layout(t), balanced=balanced, memory_words=memory, **scheme.asks
-        )
-    except InputError:  # a mask whose pairs cannot be counted
-        return None
-    return found if found.received_words else None
-
-
-# ---------------------------------------------------------------- nodes
-
-
-class Far(NamedTuple):
-    """What moves between nodes: words summed over all nodes, and the bytes of the GPU that receives most of them."""
-
-    words: int
-    statistics: int
-    largest_bytes: int
-    largest_near_bytes: int
-    floor: DeviceFloor | None
-
-
-def between_nodes(scheme: Scheme, t: Across, each: list[Received], machines: Machines) -> Far | None:
-    """What moves between nodes, over all sequences; None with one node. Nodes are devices too, so P3 holds for them."""
-    if machines.nodes == 1:
-        return None
-    batch = t.problem.batch
-    return Far(
-        batch * sum(one.far_words for one in each),
-        batch * sum(one.far_statistics for one in each),
-        batch * max(one.far_bytes for one in each),
-        batch * max(one.bytes - one.far_bytes for one in each),
-        node_floor(scheme, t, machines),
-    )
-
-
-def node_layout(scheme: Scheme, t: Across, node: int) -> str | None:
-    """How the tokens of nodes lie, for a floor; None where no theorem is known. Without a mask any equal parts are
-    blocks."""
-    if scheme.layout in ("decode", "heads"):
-        return "decode"
-    if scheme.layout == "blocks" or t.problem.mask is DENSE:
-        return "blocks"
-    return "zigzag" if scheme.layout == "zigzag" and t.apart == node else None
-
-
-def node_floor(scheme: Scheme, t: Across, machines: Machines) -> DeviceFloor | None:
-    """The floor of nodes as devices; None where it is not known."""
-    layout = node_layout(scheme, t, machines.node)
-    if layout is None:
-        return None
-    try:
-        found = floor_across(t.problem, machines.nodes, layout=layout, **scheme.asks)
-    except InputError:
-        return None
-    return found if found.received_words else None
-
-
-def link_time(largest: int, far: Far | None, machines: Machines) -> float | None:
-    """The time of the links of the GPU that needs most: links of a node and the network work at the same time."""
-    link, network = machines.link_bytes_per_second, machines.network_bytes_per_second
-    if far is None:
-        return largest / link if link else None
-    if not (link and network):
-        return None
-    return max(far.largest_near_bytes / link, far.largest_bytes / network)
-
-
-def serial_times(batch: int, each: list[Received], machines: Machines) -> tuple[float, float] | tuple[None, None]:
-    """The times of the links for (what is exchanged, the hops of a ring), each of the GPU that needs most; None if a
-    rate is not known."""
-    times = [found for found in (one.seconds(machines) for one in set(each)) if found is not None]
-    if not times:
-        return None, None
-    exchange, hop = (batch * max(column) for column in zip(*times, strict=True))
-    return exchange, hop
-
-
-# ---------------------------------------------------------------- where a hop hides
-
-
-def hides_from(scheme: Scheme, t: Across, machines: Machines) -> int | None:
-    """The least tokens of a GPU at which the arithmetic of a mean visit takes as long as its hop, at the peaks.
-
-    A hop brings n tokens, and in a dense visit each meets the n tokens that are there. The GPUs of a group share their
-    tokens.
-    """
-    rate, peak = slowest(machines), machines.flops_per_second
-    if scheme.by_hand.hop is None or t.ring == 1 or not rate or not peak:
-        return None
-    moved, operations = scheme.by_hand.hop(t)
-    share = Fraction(sum(t.hops.pairs), t.problem.N * t.problem.Nk)
-    return ceil(moved * Fraction(peak, operations * rate) / share / t.apart)
-
-
-def slowest(machines: Machines) -> int | None:
-    """The rate of the slowest link that a ring of all GPUs goes over."""
-    return machines.link_bytes_per_second if machines.nodes == 1 else machines.network_bytes_per_second

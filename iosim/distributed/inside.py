@@ -24,7 +24,7 @@ from ..schedules.flash import attend, flash_footprint, queries_outside_traffic, 
 from ..schedules.registry import FA2, Schedule
 from ..search.best import best_tiles
 from ..steps.softmax import denormalise, log_sum_exp, merge, minus_infinity, normalise, zeros
-from .across import Across, All, Own, Part
+from .across import Across, All, Own, Part, size_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -421,11 +421,6 @@ def problem_of(p: Attention, rows: int, keys: int, heads: int, kv_heads: int, gq
 def tiles_of(schedule: Schedule, p: Attention, M_bytes: int, multiple: int) -> Tiling | None:
     """The tiles of least traffic of a schedule inside; None if none fit."""
     return best_tiles(schedule, p, M_bytes, multiple)
-
-
-def size_of(x: object) -> int:
-    """The positions of a dimension of a block."""
-    return cast("int", getattr(x, "extent", x))
 
 
 class Inner(NamedTuple):

@@ -24,9 +24,9 @@ from ..drawing.page import document, rows_table, section
 from ..drawing.player import Played, section_of, small_mask
 from ..errors import InputError, IosimError
 from .answer import Links, answer_lines
-from .counted import LinkResult, Machines, best_split
+from .counted import LinkResult, Machines, best_split, counted
 from .messages import Message, Messages
-from .schedules import PASSES, Scheme, decodes
+from .schedules import PASSES, Scheme
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -258,7 +258,8 @@ def example(found: Links) -> tuple[Scheme, Across, LinkResult]:
     scheme, p, gpus = PASSES[found.passes][found.best.schedule], found.problem, found.machines
     if not is_watchable(p, gpus.ranks):
         p, gpus = small_case(scheme, p)
-    return best_split(scheme, scheme.splits(p, gpus.ranks), gpus)
+    split = best_split(scheme, scheme.splits(p, gpus.ranks), gpus)
+    return scheme, split.t, counted(split)
 
 
 def is_watchable(p: Attention, ranks: int) -> bool:
@@ -271,7 +272,7 @@ def small_case(scheme: Scheme, p: Attention) -> tuple[Attention, Machines]:
     """A small problem for a scheme, and as few GPUs as it takes. Tokens, widths and heads keep their proportions where
     they can, and the mask its form."""
     for ranks in GPUS:
-        small = smaller(p, ranks, decodes(scheme))
+        small = smaller(p, ranks, scheme.decodes)
         try:
             scheme.splits(small, ranks)
         except InputError:

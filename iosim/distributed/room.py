@@ -42,12 +42,13 @@ def more_gpus(p: Attention, gpus: Machines, names: Sequence[str], passes: str) -
     while ranks <= MOST_RANKS:
         more = gpus._replace(ranks=ranks, node=gpus.node if gpus.nodes > 1 else ranks, M_bytes=None)
         found = [
-            best_split(scheme, splits, more)[2]
+            best_split(scheme, splits, more)
             for name in names
             if (splits := splits_of(scheme := PASSES[passes][name], p, ranks))
         ]
-        if fitting := [result for result in found if result.fits]:
+        if fitting := [split for split in found if split.fits]:
             option = f"--nodes {more.nodes}x{more.node}" if more.nodes > 1 else f"--ranks {ranks}"
-            return f"with {option} {least_room(fitting).schedule} fits"
+            least = min(fitting, key=lambda split: (split.memory_bytes, split.most("bytes")))
+            return f"with {option} {least.scheme.name} fits"
         ranks *= 2
     return "try fewer tokens or heads, or a narrower --dtype"

@@ -58,7 +58,7 @@ def union(first: Positions, last: Positions, length: int) -> NDArray[np.bool_]:
 
 
 def seen_on_mesh(ends: Ends, p: Attention, ranks: int, columns: int) -> tuple[int, int]:
-    """(rows, keys) that are needed on other GPUs of a mesh, as `mesh_counts` of by_hand.py has them."""
+    """(rows, keys) that are needed on other GPUs of a mesh, as `mesh_counts` of needed.py has them."""
     import numpy as np
 
     n, nk, own = p.N // ranks, p.Nk // ranks, np.arange(ranks)

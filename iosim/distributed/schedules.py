@@ -1,4 +1,4 @@
-"""The schedules of attention across GPUs: their texts, what is known of them by hand, and where they come from."""
+"""The schedules of attention across GPUs: their texts, how they split a problem, and where they come from."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.problem import Attention, Tensor
 from ..core.tiling import Tiling
 from ..errors import InputError, suggestion
-from . import by_hand, by_hand_backward, texts, texts_backward
+from . import texts, texts_backward
 from .across import Across
-from .by_hand import ByHand
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
@@ -99,10 +98,6 @@ class Scheme:
 
     name: str
     text: Text
-    summary: str
-    source: str
-    by_hand: ByHand
-    """Its words and its room, by hand."""
     splits: Splits
     """`splits(p, ranks)`: the ways to split the problem that it may use. InputError if it cannot."""
     shape: str
@@ -116,6 +111,16 @@ class Scheme:
     """Tensors that only this scheme has."""
     kind: str = "forward"
     """What it computes: `forward`, `backward` or `step`, which is both."""
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it is made for decoding."""
+        return self.layout in ("decode", "heads")
+
+    @property
+    def passes_round(self) -> bool:
+        """Whether keys or queries go round a ring, beside which a GPU computes."""
+        return "ring" in self.shape
 
     @property
     def asks(self) -> dict[str, bool]:
@@ -179,10 +184,16 @@ def heads_divide(p: Attention, apart: int) -> bool:
     return p.heads % apart == 0 and (p.kv_heads % apart == 0 or apart % p.kv_heads == 0)
 
 
-def ring_splits(layout: str, p: Attention, ranks: int) -> list[Across]:
-    """The one ring of all GPUs."""
+def ring_splits(p: Attention, ranks: int, layout: str = "blocks") -> list[Across]:
+    """The one ring of all GPUs, or the mesh of one column, where each GPU gathers all keys."""
     check_tokens(p, ranks, 2 if layout == "zigzag" else 1)
     return [Across(p, ranks, layout=layout)]
+
+
+def pass_q_splits(p: Attention, ranks: int) -> list[Across]:
+    """The one ring of all GPUs, each with its part of the queries."""
+    check_tokens(p, ranks)
+    return [Across(p, ranks, keys_apart=ranks)]
 
 
 def ulysses_splits(p: Attention, ranks: int) -> list[Across]:
@@ -196,7 +207,7 @@ def ulysses_splits(p: Attention, ranks: int) -> list[Across]:
     return [Across(p, ranks, apart=ranks)]
 
 
-def usp_splits(layout: str, p: Attention, ranks: int) -> list[Across]:
+def usp_splits(p: Attention, ranks: int, layout: str = "blocks") -> list[Across]:
     """Every split that is neither a ring nor a group of all GPUs. In zigzag order each group has two chunks."""
     check_tokens(p, ranks)
     found = [u for u in divisors(ranks) if heads_divide(p, u)]
@@ -221,18 +232,6 @@ def mesh_splits(p: Attention, ranks: int) -> list[Across]:
 def divisors(ranks: int) -> list[int]:
     """The divisors of a number but 1 and itself."""
     return [n for n in range(2, ranks) if ranks % n == 0]
-
-
-def gather_splits(p: Attention, ranks: int) -> list[Across]:
-    """The mesh of one column: each GPU gathers all keys."""
-    check_tokens(p, ranks)
-    return [Across(p, ranks)]
-
-
-def pass_q_splits(p: Attention, ranks: int) -> list[Across]:
-    """The one ring of all GPUs, each with its part of the queries."""
-    check_tokens(p, ranks)
-    return [Across(p, ranks, keys_apart=ranks)]
 
 
 def tree_splits(p: Attention, ranks: int) -> list[Across]:
@@ -260,30 +259,7 @@ def splits_of(scheme: Scheme, p: Attention, ranks: int) -> list[Across]:
 
 # ---------------------------------------------------------------- the schemes
 
-RING = "Liu, Zaharia and Abbeel 2023 (arXiv 2310.01889)"
-ULYSSES = "Jacobs et al. 2023 (arXiv 2309.14509)"
-USP = "Fang and Zhao 2024 (arXiv 2405.07719)"
-MESH = "Attention2D (arXiv 2503.15758), Mesh-Attention (arXiv 2512.20968)"
-STRIPED = "Brandon et al. 2023 (arXiv 2311.09431)"
-LLAMA3 = "Llama Team 2024 (arXiv 2407.21783), section 3.3.2"
-PASS_Q = "Yang et al. 2024 (arXiv 2411.01783)"
-TREE = "Shyam et al. 2024 (arXiv 2408.04093)"
-
-
-def rings() -> list[Scheme]:
-    """The rings that pass keys and values, by layout: all keys sent, or only those that a mask needs."""
-    about = {"blocks": ("ring", RING), "zigzag": ("zigzag", LLAMA3), "striped": ("striped", STRIPED)}
-    where = {"blocks": "in order", "zigzag": "with an early and a late chunk each", "striped": "in turn"}
-    text, needed = texts.pass_kv, partial(texts.pass_kv, needed=True)
-    found = []
-    for layout, (name, source) in about.items():
-        summary, splits = f"keys go round, tokens lie {where[layout]}", partial(ring_splits, layout)
-        found.append(Scheme(name, text, summary, source, by_hand.PassKV().by_hand(), splits, RING_SHAPE, layout))
-    for layout, (name, source) in about.items():
-        summary, splits = f"{name}, only the keys that a mask needs", partial(ring_splits, layout)
-        hand = by_hand.PassKV(only_needed=True).by_hand()
-        found.append(Scheme(f"{name}-needed", needed, summary, source, hand, splits, RING_SHAPE, layout))
-    return found
+ROUND, IN_GROUPS, ON_MESH = "ring {ring}", "heads {apart} x ring {ring}", "{rows_apart} rows x {keys_apart} columns"
 
 
 def all_gpus(t: Across) -> int:
@@ -291,121 +267,58 @@ def all_gpus(t: Across) -> int:
     return t.ranks
 
 
-RING_SHAPE = "ring {ring}"
-CODED = "ring that rotates P times, so that keys come home"
-SCHEMES = {
-    scheme.name: scheme
-    for scheme in (
-        *rings(),
-        Scheme(
-            "ring-coded",
-            partial(texts.pass_kv, last_hop=True),
-            CODED,
-            RING,
-            by_hand.PassKV(last_hop=True).by_hand(),
-            partial(ring_splits, "blocks"),
-            RING_SHAPE,
-        ),
-        Scheme(
-            "all-gather", texts.mesh, "each GPU gathers all keys", LLAMA3, by_hand.MESH, gather_splits, "all {ranks}"
-        ),
-        Scheme(
-            "pass-q",
-            texts.pass_q,
-            "queries go round, partial results go home",
-            PASS_Q,
-            by_hand.PASS_Q,
-            pass_q_splits,
-            RING_SHAPE,
-            parts=all_gpus,
-        ),
-        Scheme(
-            "ulysses",
-            texts.pass_kv,
-            "tokens exchanged for heads",
-            ULYSSES,
-            by_hand.PassKV().by_hand(),
-            ulysses_splits,
-            "heads {apart}",
-        ),
-        Scheme(
-            "usp",
-            texts.pass_kv,
-            "heads exchanged in groups, keys go round between them",
-            USP,
-            by_hand.PassKV().by_hand(),
-            partial(usp_splits, "blocks"),
-            "heads {apart} x ring {ring}",
-        ),
-        Scheme(
-            "usp-zigzag",
-            texts.pass_kv,
-            "usp, each group has an early and a late chunk",
-            USP,
-            by_hand.PassKV().by_hand(),
-            partial(usp_splits, "zigzag"),
-            "heads {apart} x ring {ring}",
-            "zigzag",
-        ),
-        Scheme(
-            "mesh",
-            texts.mesh,
-            "queries gathered along rows, keys along columns",
-            MESH,
-            by_hand.MESH,
-            mesh_splits,
-            "{rows_apart} rows x {keys_apart} columns",
-            parts=lambda t: t.keys_apart,
-        ),
-        Scheme(
-            "tree",
-            texts.tree,
-            "decoding: queries broadcast, results merged along a tree",
-            TREE,
-            by_hand.TREE,
-            tree_splits,
-            "tree {ranks}",
-            "decode",
-            all_gpus,
-        ),
-        Scheme(
-            "gathered-q",
-            texts.gathered_queries,
-            "decoding: queries gathered, results merged and scattered",
-            PASS_Q,
-            by_hand.GATHERED,
-            gathered_splits,
-            "heads {ranks}",
-            "heads",
-            all_gpus,
-        ),
-    )
-}
+def all_schemes() -> Iterator[Scheme]:
+    """The schemes in the order of lists."""
+    ring, needed = texts.pass_kv, partial(texts.pass_kv, needed=True)
+    layouts = {
+        "ring": "blocks",  # Liu, Zaharia and Abbeel 2023 (arXiv 2310.01889)
+        "zigzag": "zigzag",  # Llama Team 2024 (arXiv 2407.21783), section 3.3.2
+        "striped": "striped",  # Brandon et al. 2023 (arXiv 2311.09431)
+    }
+    for name, layout in layouts.items():
+        yield Scheme(name, ring, partial(ring_splits, layout=layout), ROUND, layout)
+    for name, layout in layouts.items():
+        yield Scheme(f"{name}-needed", needed, partial(ring_splits, layout=layout), ROUND, layout)
+    # a ring that rotates P times, so that keys come home, as it is coded
+    yield Scheme("ring-coded", partial(ring, last_hop=True), ring_splits, ROUND)
+    # Llama Team 2024: each GPU gathers all keys
+    yield Scheme("all-gather", texts.mesh, ring_splits, "all {ranks}")
+    # Yang et al. 2024 (arXiv 2411.01783)
+    yield Scheme("pass-q", texts.pass_q, pass_q_splits, ROUND, parts=all_gpus)
+    # Jacobs et al. 2023 (arXiv 2309.14509)
+    yield Scheme("ulysses", ring, ulysses_splits, "heads {apart}")
+    # Fang and Zhao 2024 (arXiv 2405.07719)
+    yield Scheme("usp", ring, usp_splits, IN_GROUPS)
+    yield Scheme("usp-zigzag", ring, partial(usp_splits, layout="zigzag"), IN_GROUPS, "zigzag")
+    # Attention2D (arXiv 2503.15758), Mesh-Attention (arXiv 2512.20968)
+    yield Scheme("mesh", texts.mesh, mesh_splits, ON_MESH, parts=lambda t: t.keys_apart)
+    # Shyam et al. 2024 (arXiv 2408.04093)
+    yield Scheme("tree", texts.tree, tree_splits, "tree {ranks}", "decode", all_gpus)
+    # Yang et al. 2024, for decoding
+    yield Scheme("gathered-q", texts.gathered_queries, gathered_splits, "heads {ranks}", "heads", all_gpus)
+
+
+SCHEMES = {scheme.name: scheme for scheme in all_schemes()}
 """All schemes by name, in the order of lists."""
 
 
 def in_backward(scheme: Scheme) -> Iterator[Scheme]:
     """A scheme for the backward pass, and for a training step, if it has them."""
-    if decodes(scheme):
+    if scheme.decodes:
         return
     for kind, step in (("backward", False), ("step", True)):
+        more = of_ring
         if scheme.text is texts.mesh:
             text: Text = texts_backward.mesh_step if step else texts_backward.mesh_backward
-            hand, more = by_hand_backward.Mesh(step).by_hand(), of_mesh
+            more = of_mesh
         elif scheme.text is texts.pass_q:
             text = texts_backward.pass_q_step if step else texts_backward.pass_q_backward
-            hand, more = by_hand_backward.PassQ(step).by_hand(), of_mesh
+            more = of_mesh
         else:
             last_hop, needed = scheme.name == "ring-coded", scheme.name.endswith("-needed")
             ring = texts_backward.pass_kv_step if step else texts_backward.pass_kv_backward
             text = partial(ring, last_hop=last_hop, needed=needed)
-            hand, more = by_hand_backward.PassKV(step, last_hop, needed).by_hand(), of_ring
-        yield replace(scheme, text=text, by_hand=hand, more=more, kind=kind)
-
-
-def decodes(scheme: Scheme) -> bool:
-    """Whether a scheme is made for decoding."""
-    return scheme.layout in ("decode", "heads")
+        yield replace(scheme, text=text, more=more, kind=kind)
 
 
 _LATER = [one for scheme in SCHEMES.values() for one in in_backward(scheme)]

@@ -2,6 +2,7 @@
 
 import re
 
+import links_by_hand
 import pytest
 from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes, widths
 from paths import DOCS
@@ -39,7 +40,9 @@ def test_the_first_table(name):
 def words_of(name, problem, ranks, **split):
     """The mean words of a GPU in a scheme of iosim, without log-sum-exp."""
     found = [t for t in SCHEMES[name].splits(problem, ranks) if all(getattr(t, k) == n for k, n in split.items())]
-    (words,) = (sum(n for tensor, n in SCHEMES[name].by_hand.words(t).items() if tensor != "LSEpart") for t in found)
+    (words,) = (
+        sum(n for tensor, n in links_by_hand.words(SCHEMES[name], t).items() if tensor != "LSEpart") for t in found
+    )
     return words // ranks
 
 

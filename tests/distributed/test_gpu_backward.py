@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import links_by_hand
 import numpy as np
 import pytest
 from gpu_texts import moved, one_and_others, random_inputs, runs, visible_to
@@ -12,6 +13,7 @@ from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
 from iosim.distributed.inside import Below
 from iosim.distributed.messages import Messages
+from iosim.distributed.needed import needed
 from iosim.distributed.schedules import PASSES, splits_of
 from iosim.errors import InputError
 from iosim.masks import parse_mask
@@ -67,14 +69,9 @@ def compare(scheme, t):
         sums = [sum(found[h][name] for h in range(k * g, (k + 1) * g)) for k in range(p.kv_heads)]
         np.testing.assert_allclose(machine.array(name), np.stack(sums, axis=1), atol=1e-10)
     (folded, room), (unrolled, _) = runs(scheme, t)
-    by_hand = {tensor: words for tensor, words in scheme.by_hand.words(t).items() if words}
-    assert moved(folded) == moved(unrolled) == moved(traffic) == by_hand
-    assert room.peak_words == scheme.by_hand.room(t)
-    sent = Counter()
-    for r in range(t.ranks):
-        for sender, tensor, words in scheme.by_hand.senders(t, r):
-            sent[sender, r, tensor] += words
-    assert +sent == messages.pairs()
+    assert moved(folded) == moved(unrolled) == moved(traffic) == links_by_hand.words(scheme, t)
+    assert room.peak_words == links_by_hand.room(scheme, t)
+    assert links_by_hand.sent(scheme, t) == messages.pairs()
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -218,36 +215,22 @@ def test_what_a_mesh_needs(kind, mask):
         back |= {"dKpart": keys * p.d, "dVpart": keys * p.dv}
         ahead = {name: forward[name] for name in "QKV"}
         wanted = {"forward": forward, "backward": {**back, **ahead}, "step": {**forward, **back}}[kind]
-        found = scheme.by_hand.needed(t)
+        found = needed(scheme, t, links_by_hand.arrivals(scheme, t).found)
         assert +Counter(found) == +Counter(wanted)
-        assert all(found[name] <= words for name, words in scheme.by_hand.words(t).items())
-        assert mask != "dense" or found == scheme.by_hand.words(t)
+        assert all(found[name] <= words for name, words in links_by_hand.words(scheme, t).items())
+        assert mask != "dense" or +Counter(found) == links_by_hand.words(scheme, t)
 
 
 @pytest.mark.parametrize("mask", MASKS)
 def test_what_rows_that_go_round_need(mask):
+    scheme = PASSES["backward"]["pass-q"]
     for t in cases("backward", "pass-q", mask):
         seen = t.all_visible.reshape(t.problem.N, t.ranks, t.nk).any(axis=2)
         rows = sum(
             int(seen[r * t.n : (r + 1) * t.n].sum() - seen[r * t.n : (r + 1) * t.n, r].sum()) for r in range(t.ranks)
         )
-        found = PASSES["backward"]["pass-q"].by_hand.needed(t)
+        found = Counter(needed(scheme, t, links_by_hand.arrivals(scheme, t).found))
         assert found["LSE"] == found["D"] == rows * t.problem.heads and found["Q"] == found["dQpart"]
-
-
-@pytest.mark.parametrize("name", ["ring-needed", "zigzag-needed", "striped-needed"])
-@pytest.mark.parametrize("kind", ["backward", "step"])
-def test_the_busiest_gpu_is_named(kind, name):
-    """By words and by bytes, where gradients are wider than keys."""
-    scheme = PASSES[kind][name]
-    for mask in ("causal", "causal&window:5", "documents:10,14", "~causal"):
-        p = Attention(24, 3, dv=2, heads=4, kv_heads=2, mask=parse_mask(mask), dtype="fp16", acc_dtype="fp32")
-        for P in (2, 3, 4, 6, 12):
-            for t in splits_of(scheme, p, P):
-                widths = {tensor: p.hbm_bytes(spec) for tensor, spec in scheme.tensors(t).items()}
-                for wide in ({}, widths):
-                    each = [sum(n * wide.get(x, 1) for _, x, n in scheme.by_hand.senders(t, r)) for r in range(P)]
-                    assert max(each) == max(each[r] for r in scheme.by_hand.busiest(t)), (mask, P)
 
 
 def test_what_has_no_backward_pass():

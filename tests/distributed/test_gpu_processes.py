@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 
+import links_by_hand
 import numpy as np
 import pytest
 from gpu_texts import attention_of_heads, random_inputs, visible_to
@@ -22,14 +23,13 @@ BYTES = 8  # of a word: the processes compute in float64
 SOME = ("ring", "all-gather", "pass-q", "ulysses", "mesh")  # of the backward passes, in the short test
 
 
-def by_hand(scheme, t):
-    """{(sender, receiver): bytes}, derived without the text."""
+def counted(scheme, t):
+    """{(sender, receiver): bytes}."""
     found = Counter()
-    for receiver in range(t.ranks):
-        for sender, _, words in scheme.by_hand.senders(t, receiver):
-            found[sender, receiver] += BYTES * words
-    assert sum(found.values()) == BYTES * sum(scheme.by_hand.words(t).values())
-    return {pair: n for pair, n in found.items() if n}
+    for (sender, receiver, _), words in links_by_hand.sent(scheme, t).items():
+        found[sender, receiver] += BYTES * words
+    assert found.total() == BYTES * links_by_hand.words(scheme, t).total()
+    return found
 
 
 def inputs_and_results(kind, scheme, t):
@@ -67,13 +67,13 @@ def run(P, masks, kinds, names=None):
 
 
 def compare(done):
-    """Results are those of the oracles, and each pair of processes exchanges the bytes that are expected by hand."""
+    """Results are those of the oracles, and each pair of processes exchanges the bytes that are counted."""
     for (kind, name, t, _, expected), (got, moved) in done:
         label = (kind, name, str(t.problem.mask), t.apart, t.keys_apart)
         assert got.keys() == expected.keys()
         for tensor, values in expected.items():
             np.testing.assert_allclose(got[tensor], values, atol=1e-10, err_msg=str((*label, tensor)))
-        assert moved == by_hand(PASSES[kind][name], t), label
+        assert moved == counted(PASSES[kind][name], t), label
     return {case[:2] for case, _ in done}
 
 

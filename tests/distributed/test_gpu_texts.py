@@ -1,10 +1,10 @@
 """The texts of attention across GPUs: numerics, words and room by hand, and folded == unrolled == numeric."""
 
 import random
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 
+import links_by_hand
 import numpy as np
 import pytest
 from gpu_texts import attention_of_heads, moved, numeric, one_and_others, runs, splits, visible_to
@@ -14,6 +14,7 @@ from iosim.core.unrolled import Unrolled
 from iosim.distributed import texts
 from iosim.distributed.across import Across
 from iosim.distributed.messages import Messages
+from iosim.distributed.needed import work_of
 from iosim.distributed.schedules import SCHEMES
 from iosim.errors import ScheduleError
 from iosim.steps.softmax import zeros
@@ -57,31 +58,20 @@ def compare_three_ways(scheme, t):
     (folded, room), (unrolled, _) = runs(scheme, t)
     messages = Messages(t.ranks)
     hbm, traffic, o = numeric(scheme, t, messages)
-    by_hand = {tensor: words for tensor, words in scheme.by_hand.words(t).items() if words}
-    assert moved(folded) == moved(unrolled) == moved(traffic) == by_hand
-    assert room.peak_words == scheme.by_hand.room(t)
+    assert moved(folded) == moved(unrolled) == moved(traffic) == links_by_hand.words(scheme, t)
+    assert room.peak_words == links_by_hand.room(scheme, t)
     np.testing.assert_allclose(o, attention_of_heads(hbm, t, scheme), atol=1e-12)
-    compare_senders(scheme, t, messages)
-
-
-def compare_senders(scheme, t, messages):
-    """Who sends what to whom, by hand, and by the memories in which the numeric machine saw the words lie. The busiest
-    GPU is among those named."""
-    found, each = Counter(), [0] * t.ranks
-    for r in range(t.ranks):
-        for sender, tensor, words in scheme.by_hand.senders(t, r):
-            found[sender, r, tensor] += words
-            each[r] += words
-    assert +found == messages.pairs()
-    assert sum(each) == sum(scheme.by_hand.words(t).values())
-    assert max(each) == max(each[r] for r in scheme.by_hand.busiest(t))
+    assert links_by_hand.sent(scheme, t) == messages.pairs(), "who sends, by the memories in which words lie"
 
 
 def test_words_of_papers():
     """The words received over P GPUs, for one sequence of S tokens: H query heads, G KV heads, w = d + dv."""
     S, d, dv, H, G, P = 240, 3, 2, 12, 4, 4
     sizes, w = {"N": S, "d": d, "dv": dv, "heads": H, "kv_heads": G}, d + dv
-    total = {name: [sum(SCHEMES[name].by_hand.words(t).values()) for t in splits(name, P, **sizes)] for name in SCHEMES}
+    total = {
+        name: [sum(links_by_hand.words(SCHEMES[name], t).values()) for t in splits(name, P, **sizes)]
+        for name in SCHEMES
+    }
     assert total["ring"] == total["zigzag"] == total["striped"] == total["all-gather"] == [(P - 1) * S * G * w]
     assert total["ring-coded"] == [P * S * G * w]
     assert total["pass-q"] == [(P - 1) * S * H * (w + 1)]
@@ -90,14 +80,14 @@ def test_words_of_papers():
     assert total["mesh"] == [S * (H * w + H) + S * G * w]  # a = b = 2: (b - 1) H (d + dv) and LSE, (a - 1) G (d + dv)
     (copied,) = splits("ulysses", 12, **sizes)
     assert (
-        copied.kv_heads == 1 and SCHEMES["ulysses"].by_hand.words(copied)["K"] == S * 11 * d
+        copied.kv_heads == 1 and links_by_hand.words(SCHEMES["ulysses"], copied)["K"] == S * 11 * d
     )  # each GPU needs one KV head
 
 
 @pytest.mark.parametrize("P", [2, 3, 4, 6, 8])
 def test_a_tree_sends_each_part_once(P):
     (t,) = splits("tree", P, N=1, Nk=48, d=4, heads=3)
-    assert sum(SCHEMES["tree"].by_hand.words(t).values()) == (P - 1) * 3 * (4 + 4 + 1)
+    assert sum(links_by_hand.words(SCHEMES["tree"], t).values()) == (P - 1) * 3 * (4 + 4 + 1)
 
 
 @pytest.mark.parametrize("mask", ["dense", "causal", "window:3", "documents:10,14"])
@@ -108,7 +98,7 @@ def test_the_work_of_each_gpu(name, mask):
     for t in random.Random(name).sample(list(cases(name, mask)), 3):
         p, seen = t.problem, visible_to(t, scheme)
         total = p.N * p.Nk if seen is None else int(seen.sum())
-        work = scheme.by_hand.work(t)
+        work = work_of(scheme, t)
         assert len(work) == t.ranks and sum(work) == total * p.heads
         if name == "mesh" and seen is not None:
             b, n, nk = t.keys_apart, t.n, t.nk
@@ -160,11 +150,11 @@ def checks(kind):
     (t,) = splits("ring", 4, N=16, d=2, heads=2)
 
     def words():
-        assert sum(moved(runs(scheme, t, Folded)[0][0]).values()) == sum(scheme.by_hand.words(t).values())
-        assert runs(scheme, t, Folded)[0][0].total == sum(scheme.by_hand.words(t).values())
+        assert sum(moved(runs(scheme, t, Folded)[0][0]).values()) == sum(links_by_hand.words(scheme, t).values())
+        assert runs(scheme, t, Folded)[0][0].total == sum(links_by_hand.words(scheme, t).values())
 
     def room():
-        assert runs(scheme, t, Folded)[0][1].peak_words == scheme.by_hand.room(t)
+        assert runs(scheme, t, Folded)[0][1].peak_words == links_by_hand.room(scheme, t)
 
     def numbers():
         hbm, _, o = numeric(scheme, t)

@@ -18,9 +18,9 @@ from iosim import links as iosim_links
 from iosim.core.folded import Folded
 from iosim.core.levels import Inside
 from iosim.core.unrolled import Unrolled
-from iosim.distributed import by_hand
 from iosim.distributed.answer import floor_text
-from iosim.distributed.counted import STATISTICS, Machines, received, widths_of
+from iosim.distributed.arrivals import Load
+from iosim.distributed.counted import STATISTICS, Machines, Split
 from iosim.distributed.inside import Below
 from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.errors import InputError
@@ -277,33 +277,32 @@ def test_what_comes_from_other_nodes_is_summed_pair_by_pair(of):
         for mask in ("dense", "causal", "window:5"):
             p = iosim.Attention(24, 2, heads=12, kv_heads=3, mask=parse_mask(mask))
             for t in splits_of(scheme, p, 12):
-                hop = scheme.by_hand.hop is not None and t.ring > 1
                 for node in (1, 2, 3, 4, 6):
-                    widths = widths_of(scheme, t)
-                    each = [pair_by_pair(scheme, t, r, widths, node, hop) for r in range(12)]
-                    assert received(scheme, t, Machines(12, node)) == each, (name, mask, t.apart, t.keys_apart, node)
+                    split = Split(scheme, t, Machines(12, node))
+                    each = [pair_by_pair(split, r, node) for r in range(12)]
+                    assert split.each == each, (name, mask, t.apart, t.keys_apart, node)
                     tried.add((name, node))
     assert len(tried) == 5 * len(PASSES[of])
 
 
-def pair_by_pair(scheme, t, r, widths, node, hop):
+def pair_by_pair(split, r, node):
     """What a GPU receives, sender by sender."""
-    found = [0] * 7
-    for sender, name, words in scheme.by_hand.senders(t, r):
-        far, exchanged = sender // node != r // node, not hop or sender // t.apart == r // t.apart
-        moved = words * widths[name]
-        free = words * (name in STATISTICS)
-        for n, one in enumerate((words, moved, far * words, far * moved, far * free, exchanged * moved)):
-            found[n] += one
-        found[6] += far * exchanged * moved
+    found, apart, hops = [0] * 7, split.t.apart, split.rings
+    for arrival in split.loads.arrivals(r):
+        for sender in arrival.senders:
+            words = arrival.of(sender) * (sender != r)
+            far, exchanged = sender // node != r // node, not hops or sender // apart == r // apart
+            moved, free = words * split.widths[arrival.tensor], words * (arrival.tensor in STATISTICS)
+            more = words, moved, far * words, far * moved, far * free, exchanged * moved, far * exchanged * moved
+            found = [one + n for one, n in zip(found, more, strict=True)]
     return tuple(found)
 
 
 def test_a_thousand_gpus_are_asked_about_few_senders(monkeypatch):
     """Words are counted for many senders at once: 2^20 tokens on 1,024 GPUs, in one node and in 128."""
     asked = []
-    alike = by_hand.alike
-    monkeypatch.setattr(by_hand, "alike", lambda *about: asked.append(about) or alike(*about))
+    to = Load.to
+    monkeypatch.setattr(Load, "to", lambda *about: asked.append(about) or to(*about))
     for where in ({"ranks": 1024}, {"nodes": "128x8"}):
         iosim.links(2**20, 128, heads=32, kv_heads=8, mask="causal", hardware="h100", **where)
     assert 0 < len(asked) < 2**15

@@ -5,6 +5,7 @@ import shlex
 from collections import Counter
 from html import unescape
 
+import links_by_hand
 import pytest
 from played import BROWSER, browser, data
 from spread import spread
@@ -35,7 +36,7 @@ def one_mask_each(case):
     "kind, name, mask", spread([(*one, mask) for one in ALL for mask in MASKS], one_mask_each, "-".join)
 )
 def test_the_words_that_move_are_those_of_the_count(kind, name, mask):
-    """By tensor and by pair of GPUs; of the latter those that are known by hand."""
+    """By tensor and by pair of GPUs."""
     scheme, t, counted = example(asked(kind, name, mask))
     runs = data_of(scheme, t)["runs"]
     assert len(runs) == t.ranks == (4 if name in ("usp", "usp-zigzag", "mesh") else 2)
@@ -47,11 +48,10 @@ def test_the_words_that_move_are_those_of_the_count(kind, name, mask):
             words[event[1]] += event[6]
             pairs[event[10], gpu] += event[6]
     assert +words == counted.tensors and sum(words.values()) == counted.received_words
-    by_hand = Counter()
-    for gpu in range(t.ranks):
-        for sender, _, many in scheme.by_hand.senders(t, gpu):
-            by_hand[sender, gpu] += many
-    assert +pairs == +by_hand
+    sent = Counter()
+    for (sender, gpu, _), many in links_by_hand.sent(scheme, t).items():
+        sent[sender, gpu] += many
+    assert +pairs == sent
 
 
 @pytest.mark.parametrize("kind, name", [("forward", "ulysses"), ("backward", "all-gather"), ("forward", "mesh"),
