@@ -14,7 +14,9 @@ from ..core.watchers import Watcher
 from .across import Needed, OfFirst, Peer, Piece, Scattered, size_of
 
 if TYPE_CHECKING:
-    from ..core.typing import Block, Own, Shape, Size, Tile
+    from ..core.machine import Block
+    from ..core.shapes import Own, Shape, Tile
+    from ..core.typing import Size
     from .across import Across
 
 
