@@ -146,8 +146,8 @@ def command(
     FILE is a Python file with kernels, or a TOML file with launches (keys file, kernel, grid, warps, stages; tables arg
     and const).
 
-    Of FILE only that is run which the kernel names: constants, functions, configurations and heuristics. If FILE's text
-    does not show the kernel, FILE is run. --script runs the whole script; its launches are caught, and do not run. The
+    FILE is imported without a GPU: its launches do nothing, packages that are missing have stand-ins, and statements
+    that fail are left out. --script runs a whole script; its launches are caught, and do not run. The
     exit code is 1 if a launch has no answer; the others are answered.
 
     Example: iosim explain kernels.py --kernel attention --grid "cdiv(N, BM), H" --arg Q=fp16[H,N,D] --arg K=fp16[H,N,D]

@@ -66,7 +66,7 @@ def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
         return explained(KernelLaunch(kernel, grid, given, num_warps, num_stages), chosen, question)
 
     found, notes = answered(kernel.choices(given), answer, question)
-    return Answers(found, [], [*kernel.left_out, *notes])
+    return Answers(found, [], notes)
 
 
 def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[str, Value]) -> tuple[int, int, int]:

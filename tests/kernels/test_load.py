@@ -17,22 +17,28 @@ def {name}(X, BLOCK: tl.constexpr):
 
 
 def functions(path, text):
-    from iosim.kernels.read.kernel_file import KernelFile, functions_of_run
+    from iosim.kernels.read.kernel_file import functions_of
 
     path.write_text(text)
-    read = KernelFile(str(path))
-    found, failed = [name for name in read.names if read.kernel(name) is not None], read.failed
-    if not found:
-        made, failed = functions_of_run(str(path))
-        found = list(made)
-    return found, failed
+    found, failed = functions_of(str(path))
+    return list(found), [line.removeprefix(f"{path}, ") for line in failed]
 
 
-def test_only_what_a_kernel_names_is_run(tmp_path):
-    """A launch, a loop without an end and an exit are no part of a kernel."""
-    text = KERNEL.format(name="one") + "\none[(1,)](x := 1 // 0)\nwhile True: pass\nimport sys\nsys.exit(0)\n"
+def test_launches_do_nothing_and_what_fails_is_left_out(tmp_path):
+    text = KERNEL.format(name="one") + "\none[(1,)](x := 1)\n1 // 0\nimport sys\nsys.exit(0)\n"
     names, failed = functions(tmp_path / "script.py", text + KERNEL.format(name="two"))
-    assert (names, failed) == (["one", "two"], [])
+    assert names == ["one", "two"]
+    assert failed == [
+        "line 10 `1 // 0`: ZeroDivisionError: integer division or modulo by zero",
+        "line 12 `sys.exit(0)`: SystemExit: 0",
+    ]
+
+
+def test_a_file_without_an_end_is_ended(tmp_path, iosim):
+    path = tmp_path / "long.py"
+    path.write_text(KERNEL.format(name="one") + "\nwhile True: pass\n")
+    found = iosim("explain", path, "--kernel", "one", "--grid", "1", "--timeout", "1")
+    assert found.exit_code == 2 and "no end after 1 s, line 9 `while True: pass`" in found.stderr
 
 
 HELPERS = """
@@ -41,52 +47,24 @@ raise RuntimeError("this package is not made to be imported")
 """
 OWN = """
 from package.sizes import *
-from .more import helper as half, missing
+from .more import helper as half, missing_there
+from .more import helper as half
 from . import more
 import triton, triton.language as tl, other_missing
-if triton.__version__ == "0": WIDTH = 1
-elif len(triton.__version__) > 1: WIDTH = 2
-LIST = []
-LIST.append(triton.Config({{"BLOCK": 32 * WIDTH}}))
+LIST = [triton.Config({{"BLOCK": 32 * WIDTH}})]
 other_missing.start(LIST)
 SCALE: tl.constexpr = MOST * 2
 
 @other_missing.registered("a name")
-@undefined_decorator
 @triton.autotune(configs=LIST, key=[])
 @triton.heuristics({{"EVEN": lambda args: args["BLOCK"] % more.unit() == 0}})
 @triton.jit
 def {name}(X, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     tl.store(X + tl.arange(0, BLOCK) + half(BLOCK) + more.twice(BLOCK), SCALE)
 """
-
-
-def test_a_package_is_read_without_running_it(tmp_path, ask, iosim):
-    """Constants, functions, configurations and heuristics come from the files of the package, as far as they are
-    named. A decorator that cannot be run is left out, and told."""
-    inner = tmp_path / "package" / "inner"
-    inner.mkdir(parents=True)
-    (tmp_path / "package" / "__init__.py").write_text(HELPERS)
-    (tmp_path / "package" / "sizes.py").write_text(
-        "import triton.language as tl\nMOST = tl.constexpr(4)\nBAD = 1 // 0\n"
-    )
-    (inner / "__init__.py").write_text("from .kernels import one\n" + HELPERS)
-    (inner / "more.py").write_text(MORE)
-    (inner / "kernels.py").write_text(OWN.format(name="one"))
-    found = iosim("explain", inner / "kernels.py", "--kernel", "one", "--grid", "1", "--arg", "X=fp32[4096]",
-                  "--no-resources", "--json")  # fmt: skip
-    assert found.exit_code == 0, found.stderr
-    import json
-
-    answer = json.loads(found.stdout)
-    assert answer["constants"] == {"BLOCK": 64, "EVEN": True} and answer["writes"] == 64
-    assert "`@undefined_decorator` of one is left out: NameError" in found.stderr
-    assert "package" not in sys.modules
-
-
 MORE = """
 import triton, triton.language as tl
-raise RuntimeError("nobody runs this")
+raise RuntimeError("all else is run")
 
 def unit():
     return STEP
@@ -103,21 +81,27 @@ def twice(n):
 """
 
 
+def test_a_package_is_imported_though_parts_of_it_fail(tmp_path, ask):
+    """Its modules are found from the folder above it, and nothing of it stays behind."""
+    inner = tmp_path / "package" / "inner"
+    inner.mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").write_text(HELPERS)
+    sizes = "import triton.language as tl\nMOST, WIDTH = tl.constexpr(4), 2\nBAD = 1 // 0\n"
+    (tmp_path / "package" / "sizes.py").write_text(sizes)
+    (inner / "__init__.py").write_text(HELPERS + "from .kernels import one\n")
+    (inner / "more.py").write_text(MORE)
+    (inner / "kernels.py").write_text(OWN.format(name="one"))
+    line = ["--kernel", "one", "--grid", "1", "--arg", "X=fp32[4096]", "--no-resources"]
+    answer = ask("explain", inner / "kernels.py", *line)
+    assert answer["constants"] == {"BLOCK": 64, "EVEN": True} and answer["writes"] == 64
+    assert "package" not in sys.modules
+
+
 def test_a_kernel_that_is_made_inside_a_function_is_named(tmp_path, iosim):
     path = tmp_path / "inside.py"
     path.write_text("def make():" + KERNEL.format(name="one").replace("\n", "\n    ") + "\n    return one\n")
     found = iosim("explain", path, "--kernel", "one", "--grid", "1")
-    assert found.exit_code == 2 and "line 6 makes it inside a function: give a script" in found.stderr
-
-
-def test_a_kernel_that_the_text_does_not_show_is_found_by_running_the_file(tmp_path):
-    """A statement that fails is left out."""
-    text = (
-        "import triton, triton.language as tl\nmake = [triton.jit]\nx = 1 // 0\n@make[0]"
-        + KERNEL.format(name="one").split("@triton.jit")[1]
-    )
-    names, failed = functions(tmp_path / "made.py", text)
-    assert names == ["one"] and failed == ["line 3 `x = 1 // 0`: ZeroDivisionError: integer division or modulo by zero"]
+    assert found.exit_code == 2 and "made inside of a function needs a script that launches it" in found.stderr
 
 
 def test_what_a_file_prints_does_not_mix_with_the_answer(tmp_path, capsys):

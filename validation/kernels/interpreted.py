@@ -135,13 +135,12 @@ def work() -> None:
     sys.path.insert(0, str(HELPERS))
     import triton_interpreter as helper  # type: ignore[import-not-found]
 
-    from iosim.kernels.read.kernel_file import KernelFile, functions_of_run
+    from iosim.kernels.read.kernel_file import functions_of
 
     out, sys.stdout = sys.stdout, sys.stderr
     asked = Asked(*pickle.load(sys.stdin.buffer))
     without_machine_code()
-    kernel = launched_by(asked) if asked.script else KernelFile(asked.path).kernel(asked.kernel)
-    kernel = kernel or functions_of_run(asked.path)[0][asked.kernel]
+    kernel = launched_by(asked) if asked.script else functions_of(asked.path)[0][asked.kernel]
     while hasattr(kernel, "configs") or hasattr(kernel, "values"):  # @triton.autotune and @triton.heuristics
         kernel = kernel.fn  # type: ignore[attr-defined]
     given = {n: v if n in asked.constants else argument_of(v, helper) for n, v in asked.values.items()}

@@ -1,4 +1,4 @@
-"""Stand-ins for packages that a user's file imports and that are not installed.
+"""Stand-ins for packages that a user's file imports and that are not installed: mocks of `unittest.mock`.
 
 A file of kernels often imports PyTorch for functions that launch them. Those functions are not run here.
 """
@@ -6,61 +6,49 @@ A file of kernels often imports PyTorch for functions that launch them. Those fu
 from __future__ import annotations
 
 import ast
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import MagicMock
 
 from ...errors import MissingError
 
 OWN = str(Path(__file__).parents[1])  # iosim's files, which import in the name of the user's
+FALSE = [f"__{name}__" for name in ("bool", "lt", "gt", "le", "ge")]
 
 
-class Anything:
-    """A stand-in for any object of a missing package. It can be called and subclassed, and has every attribute."""
+class Anything(MagicMock):
+    """A stand-in for an object of a missing package. A function that it decorates stays as it is."""
 
-    def __init__(self, name: str) -> None:
-        self.__dict__["name"] = name  # not an attribute that a class body could overwrite
-
-    def __getattr__(self, name: str) -> Anything:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Anything(f"{self.name}.{name}")
+    def __init__(self, *values: object, **named: object) -> None:
+        super().__init__(*values, **named)
+        self.__version__ = "0.0.0"
+        for name in FALSE:
+            setattr(self, name, lambda *_: False)
 
     def __call__(self, *values: object, **named: object) -> object:
-        """The stand-in itself. Called as a decorator, it returns the decorated function."""
-        return values[0] if len(values) == 1 and not named and callable(values[0]) else self
-
-    def __getitem__(self, key: object) -> Anything:
-        return self
+        function = len(values) == 1 and not named and (callable(values[0]) or hasattr(values[0], "run"))  # a kernel has
+        return values[0] if function else self
 
     def __mro_entries__(self, bases: tuple[object, ...]) -> tuple[type, ...]:
         first = next(base for base in bases if isinstance(base, Anything))
         derived = any(isinstance(base, type) and issubclass(base, AnyClass) for base in bases)
         return (AnyClass,) if first is self and not derived else ()
 
-    def __iter__(self) -> Iterator[object]:
-        return iter(())
 
-    def __bool__(self) -> bool:
-        return False
+class AnyClass:
+    """The base class in place of a class of a missing package. Its subclasses, and their objects, take any keyword."""
 
-    def __or__(self, other: object) -> Anything:
-        return self
+    def __init__(self, *values: object, **named: object) -> None:
+        vars(self).update(named)
 
-    __ror__ = __or__
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-    __gt__ = __le__ = __ge__ = __lt__
-
-    def __repr__(self) -> str:
-        return str(self.__dict__["name"])
+    def __init_subclass__(cls, **named: object) -> None:
+        super().__init_subclass__()
 
 
 def needed(package: str, after: str = "") -> MissingError:
@@ -74,41 +62,10 @@ def check_known(*values: object) -> None:
     """Raise MissingError if a value comes from a missing package."""
     for value in values:
         if isinstance(value, Anything):
-            raise needed(repr(value).partition(".")[0])
+            raise needed(value._extract_mock_name().partition(".")[0].rstrip("()"))
 
 
-class AnyAttribute(type):
-    """Classes that have every attribute, such as the `apply` of a class of PyTorch."""
-
-    def __getattr__(cls, name: str) -> Anything:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Anything(f"{cls.__name__}.{name}")
-
-
-class AnyClass(metaclass=AnyAttribute):
-    """The base class in place of a class of a missing package. Its subclasses, and their objects, take any keyword."""
-
-    def __init__(self, *values: object, **named: object) -> None:
-        vars(self).update(named)
-
-    def __init_subclass__(cls, **named: object) -> None:
-        super().__init_subclass__()
-
-
-class StandIn(ModuleType):
-    """A module of a missing package."""
-
-    __path__: MutableSequence[str] = []  # noqa: RUF012  # as modules have it
-    __version__ = "0.0.0"
-
-    def __getattr__(self, name: str) -> Anything:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Anything(f"{self.__name__}.{name}")
-
-
-class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class StandIns(MetaPathFinder, Loader):
     """Finds a stand-in for every module that nothing else finds, if a file of the user imports it.
 
     Imports by installed packages get no stand-in, because these packages handle missing ones themselves.
@@ -118,18 +75,14 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.own, self.folder = own, str(folder)
         self.missing: set[str] = set()
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         package = name.partition(".")[0]
-        there = package in sys.modules and not isinstance(sys.modules[package], StandIn)
+        there = package in sys.modules and not isinstance(sys.modules[package], Anything)
         file, line = importer()
-        if not self.of_user(file) or can_do_without(file, line):
-            return None
-        if there or package in ("triton", "iosim", self.own):
+        if there or package in ("triton", "iosim", self.own) or not self.of_user(file) or can_do_without(file, line):
             return None
         self.missing.add(package)
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return ModuleSpec(name, self, is_package=True)
 
     def of_user(self, file: str) -> bool:
         """Whether a file is the user's, and not part of an installed package or of Python itself."""
@@ -137,8 +90,8 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return "-packages" not in file.removeprefix(self.folder)
         return not ("-packages" in file or file.startswith((sys.base_prefix, "<")))
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return StandIn(spec.name)
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Anything(name=spec.name)  # type: ignore[return-value]
 
     def exec_module(self, module: ModuleType) -> None:
         pass
@@ -152,26 +105,20 @@ def importer() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def can_do_without(file: str, line: int) -> bool:
-    """Whether an import stands in a `try` whose `except` says what to do without the package."""
-    return any(first <= line <= last for first, last in tried(file))
-
-
 @cache
 def tried(file: str) -> tuple[tuple[int, int], ...]:
-    """The lines of a file that stand in a `try` which catches a failed import: (first, last) of each."""
+    """The lines of a file that stand in a `try`: (first, last) of each."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError):
         return ()
-    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and any(map(catches_import, node.handlers))]
+    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers]
     return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in tries)
 
 
-def catches_import(handler: ast.ExceptHandler) -> bool:
-    """Whether an `except` catches a failed import."""
-    names = {node.id for node in ast.walk(handler.type or ast.Name("Exception")) if isinstance(node, ast.Name)}
-    return not names.isdisjoint({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+def can_do_without(file: str, line: int) -> bool:
+    """Whether an import stands in a `try` whose `except` says what to do without the package."""
+    return any(first <= line <= last for first, last in tried(file))
 
 
 @contextmanager
@@ -183,5 +130,5 @@ def stand_ins(own: str, folder: Path) -> Iterator[set[str]]:
         yield finder.missing
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if isinstance(module, StandIn)]:
+        for name in [name for name, module in sys.modules.items() if isinstance(module, Anything)]:
             del sys.modules[name]

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from importlib.util import find_spec
 
 from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
@@ -82,6 +83,11 @@ def run_by(found: dict[str, Function], operator: object, inside: Callable[[], ob
             return function(*values, **named)
 
     return run
+
+
+def torch_of(text: str) -> AbstractContextManager[None]:
+    """A context for code with this text: tensors take no memory, if PyTorch is installed and the text names it."""
+    return pretended_tensors() if "torch" in text and find_spec("torch") is not None else nullcontext()
 
 
 PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart

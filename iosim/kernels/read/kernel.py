@@ -48,12 +48,12 @@ class Configuration:
 class Kernel:
     """A function of `@triton.jit`, with the configurations and heuristics of its other decorators."""
 
-    def __init__(self, found: object, left_out: tuple[str, ...] = ()) -> None:
+    def __init__(self, found: object) -> None:
         require_triton()
         from triton.runtime.autotuner import Autotuner, Heuristics
         from triton.runtime.jit import JITFunction, KernelInterface
 
-        self.found, self.left_out = found, left_out
+        self.found = found
         self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
         self.configurations: list[Configuration] = []
         while isinstance(found, KernelInterface) and hasattr(found, "fn") and not isinstance(found, JITFunction):

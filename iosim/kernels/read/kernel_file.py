@@ -1,69 +1,55 @@
-"""The kernels of a user's file, without a GPU: read from its text, or found by running it.
+"""The kernels of a user's file, which is imported without a GPU.
 
-Statements of a file that is run and that fail, such as launches, are skipped.
+Statements that fail, such as a use of a package that is not there, are left out, in the file and in those of its
+package that it imports. A launch in a file does nothing.
 """
 
 from __future__ import annotations
+import __future__
 
-import importlib.util
+import ast
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-from ...errors import InputError, IosimError, suggestion
+from ...errors import InputError, suggestion
 from ..pretend.cuda import absent_gpu
-from ..pretend.packages import StandIn, stand_ins
-from ..pretend.tensors import pretended_tensors
+from ..pretend.packages import stand_ins
+from ..pretend.tensors import torch_of
 from ..walk.places import Fault
 from .faults import Overtime, fault, limited
-from .kernel import Kernel, called, require_triton
-from .source import Sources, flags_of, top_of
+from .kernel import Kernel, require_triton
+
+INSIDE = "one that is made inside of a function needs a script that launches it (--script)"
 
 
 def kernel_of(file: str, name: str | None, seconds: float | None = None) -> Kernel:
-    """The kernel of a file by its name; without a name, the only kernel. What is run of the file may take so many
-    seconds."""
+    """The kernel of a file by its name; without a name, the only kernel. The file may take so many seconds."""
     require_triton()
     try:
         with limited(seconds):
-            return kernel_in(file, name)
+            functions, failed = functions_of(file)
     except Overtime as error:
         where, _, _ = fault(error, Path(file).resolve()).rpartition(": ")
         raise Fault(file, f"no end after {seconds:g} s, {where}", "a file that ends", "or a larger --timeout") from None
-
-
-def kernel_in(file: str, name: str | None) -> Kernel:
-    """The kernel of a file by its name; without a name, the only kernel."""
-    read = KernelFile(file)
-    names = read.names
+    names = [each for each, found in functions.items() if defined_in(found, Path(file).resolve())]
     if name is None and len(names) == 1:
-        name = names[0]
-    if name is None and names:
-        raise InputError("--kernel", "nothing", ", ".join(names))
-    found = None if name is None else read.kernel(name)
-    if found is not None:
-        return Kernel(found, tuple(read.left_out))
-    return kernel_of_run(read, name)
-
-
-def kernel_of_run(read: KernelFile, name: str | None) -> Kernel:
-    """The kernel of a file that is run, since its text does not show the kernel."""
-    functions, failed = functions_of_run(read.file)
-    names = list(functions) or read.names
-    failed = [*read.failed, *(f"{read.file}, {what}" for what in failed)]
+        return Kernel(functions[names[0]])
+    if name in functions:
+        return Kernel(functions[name])
     if failed and not names:
-        raise Fault(read.file, failed[0].removeprefix(f"{read.file}, "), "a file that can be run")
+        raise Fault(file, failed[0].removeprefix(f"{file}, "), "a file that can be run")
     if not names:
-        raise InputError(read.file, "no kernel", "a file with functions of @triton.jit", read.elsewhere(name))
-    if name is None and len(names) > 1:
+        raise InputError(file, "no kernel", "a file with functions of @triton.jit", INSIDE)
+    if name is None:
         raise InputError("--kernel", "nothing", ", ".join(names))
-    name = names[0] if name is None else name
-    if name not in functions:
-        hints = [near_kernel(functions, suggestion(name, names)), read.elsewhere(name), *failed[:1]]
-        raise Fault("--kernel", name, ", ".join(names), "; ".join(hint for hint in hints if hint))
-    return Kernel(functions[name])
+    hints = [near_kernel(functions, suggestion(name, names)), *failed[:1]]
+    raise Fault("--kernel", name, ", ".join(names), "; ".join(hint for hint in hints if hint))
 
 
 def near_kernel(functions: Mapping[str, object], hint: str) -> str:
@@ -72,66 +58,107 @@ def near_kernel(functions: Mapping[str, object], hint: str) -> str:
     return hint if near is None else f"{hint} ({Kernel(near).definition()})"
 
 
-def functions_of_run(file: str) -> tuple[dict[str, object], list[str]]:
-    """(the kernels of a file that is run, the errors of statements that could not be run)."""
+def defined_in(kernel: object, path: Path) -> bool:
+    """Whether a kernel stands in a file, and is not imported there."""
+    while hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return kernel.__code__.co_filename == str(path)  # type: ignore[attr-defined, no-any-return]
+
+
+def functions_of(file: str) -> tuple[dict[str, object], list[str]]:
+    """(the kernels of a file by their names, the errors of statements that were left out)."""
     from triton.runtime.jit import KernelInterface
 
-    module, failed = run_file(file)
-    return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}, failed
-
-
-class KernelFile:
-    """The kernels of a file, read from its syntax tree. Only what they name is run, and sees a GPU."""
-
-    def __init__(self, file: str) -> None:
-        check_file(file)
-        self.file, path = file, Path(file).resolve()
+    check_file(file)
+    path = Path(file).resolve()
+    files = UserFiles(path)
+    before = set(sys.modules)
+    with ExitStack() as stack:
+        for each in (
+            folder_on_path(files.top),
+            stand_ins(path.stem, files.top),
+            absent_gpu(),
+            no_launches(),
+            torch_of(path.read_text(errors="replace")),
+            files.found(),
+            redirect_stdout(sys.stderr),
+        ):
+            stack.enter_context(each)
         try:
-            self.sources = Sources(path, self.pretend_tensors)
-        except SyntaxError as error:
+            module = import_module(files.name)
+        except (SyntaxError, ImportError) as error:
             raise Fault(file, fault(error, path), "a file that can be run") from None
-        self.source = self.sources.first
-        self.names = self.source.kernels()
-        self.pretended = False
+        finally:
+            for name in [name for name in sys.modules if name not in before and files.owns(name)]:
+                del sys.modules[name]
+    return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}, files.failed
 
-    def pretend_tensors(self) -> None:
-        """Pretend tensors and a GPU once PyTorch is imported."""
-        if not self.pretended and "torch" in sys.modules and not isinstance(sys.modules["torch"], StandIn):
-            self.pretended = True
-            self.stack.enter_context(pretended_tensors())
 
-    def kernel(self, name: str) -> object | None:
-        """The kernel of this name; None if the text does not show it, or if what it needs cannot be run."""
-        from triton.runtime.jit import KernelInterface
+@contextmanager
+def no_launches() -> Iterator[None]:
+    """A context in which a launch does nothing."""
+    from unittest import mock
 
-        own = self.source.name.partition(".")[0]
-        self.pretended = False
-        with ExitStack() as self.stack:
-            for each in (stand_ins(own, self.sources.top), absent_gpu(), self.sources, redirect_stdout(sys.stderr)):
-                self.stack.enter_context(each)
-            with suppress(AttributeError):
-                found = self.source.value(name)
-                if isinstance(found, KernelInterface):
-                    with suppress(InputError):  # the interpreter's functions call nothing
-                        list(called(Kernel(found).function))  # what it calls in other files is read here as well
-                    return found
-        return None
+    from triton.runtime.autotuner import Autotuner
+    from triton.runtime.jit import JITFunction
 
-    @property
-    def failed(self) -> list[str]:
-        """The errors of statements that a kernel needs and that could not be run."""
-        return [text.removeprefix(f"{self.file}, ") for text in self.sources.failed]
+    with mock.patch.object(JITFunction, "run", mock.Mock()), mock.patch.object(Autotuner, "run", mock.Mock()):
+        yield
 
-    @property
-    def left_out(self) -> list[str]:
-        """The decorators that were left out."""
-        return self.sources.left_out
 
-    def elsewhere(self, name: str | None) -> str:
-        """A hint if a kernel is made inside a function."""
-        inside = self.source.inside()
-        line = inside.get(name or next(iter(inside), ""))
-        return f"line {line} makes it inside a function: give a script that launches it (--script)" if line else ""
+class UserFiles(MetaPathFinder):
+    """Finds the modules of the user's package, or of the folder of a file that is in no package."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.top = path, path.parent
+        while (self.top / "__init__.py").exists():
+            self.top = self.top.parent
+        name = ".".join(path.relative_to(self.top).with_suffix("").parts).removesuffix(".__init__")
+        self.name = name if "." in name else f"kernels_of_user_{name}"
+        self.failed: list[str] = []
+
+    @contextmanager
+    def found(self) -> Iterator[None]:
+        """A context in which they are found first, also in place of installed ones."""
+        hidden = {name: sys.modules.pop(name) for name in [*sys.modules] if self.owns(name)}
+        sys.meta_path.insert(0, self)
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(self)
+            sys.modules.update(hidden)
+
+    def owns(self, name: str) -> bool:
+        """Whether a module belongs to the package of the file."""
+        return name.partition(".")[0] == self.name.partition(".")[0]
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if not self.owns(name):
+            return None
+        if "." not in self.name:
+            return ModuleSpec(name, Statements(name, str(self.path), self.failed), origin=str(self.path))
+        found = PathFinder.find_spec(name, [str(self.top)] if path is None else path)
+        if found is not None and isinstance(found.loader, SourceFileLoader):
+            found.loader = Statements(name, found.loader.path, self.failed)
+        return found
+
+
+class Statements(SourceFileLoader):
+    """Runs a file, one statement after the other, and notes the errors of those that fail."""
+
+    def __init__(self, name: str, path: str, failed: list[str]) -> None:
+        super().__init__(name, path)
+        self.failed = failed
+
+    def exec_module(self, module: ModuleType) -> None:
+        tree, path = ast.parse(self.get_data(self.path), self.path), Path(self.path)
+        imports = [s for s in tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"]
+        flags = sum({getattr(__future__, alias.name).compiler_flag for s in imports for alias in s.names})
+        for statement in tree.body:
+            try:
+                exec(compile(ast.Module([statement], []), self.path, "exec", flags, True), vars(module))
+            except (Exception, SystemExit) as error:
+                self.failed.append(f"{path}, {fault(error, path)}")
 
 
 def check_file(file: str) -> None:
@@ -145,28 +172,6 @@ def check_file(file: str) -> None:
         raise InputError("FILE", file, "a Python file with kernels", "there is no such file")
 
 
-def run_file(file: str) -> tuple[ModuleType, list[str]]:
-    """(the module of a file, under the name of its package if it is inside one; errors of statements)."""
-    check_file(file)
-    path = Path(file).resolve()
-    top = top_of(path)
-    name = ".".join(path.relative_to(top).with_suffix("").parts)
-    own = name.partition(".")[0]
-    try:
-        with folder_on_path(top), stand_ins(own, top / own if "." in name else top), absent_gpu():
-            if "." in name:
-                return importlib.import_module(name), []
-            spec = importlib.util.spec_from_file_location("kernels_of_user_" + name, path)
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            return module, run_statements(path, module)
-    except IosimError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise Fault(file, fault(error, path), "a file that can be run") from None
-
-
 @contextmanager
 def folder_on_path(folder: Path) -> Iterator[None]:
     """A context in which modules of a folder can be imported."""
@@ -176,17 +181,3 @@ def folder_on_path(folder: Path) -> Iterator[None]:
     finally:
         if str(folder) in sys.path:
             sys.path.remove(str(folder))
-
-
-def run_statements(path: Path, module: ModuleType) -> list[str]:
-    """Run a file, one statement after the other. The errors of those that fail, such as a launch without a GPU."""
-    import ast
-
-    tree, failed = ast.parse(path.read_bytes(), str(path)), []
-    for statement in tree.body:
-        try:
-            with redirect_stdout(sys.stderr):
-                exec(compile(ast.Module([statement], []), str(path), "exec", flags_of(tree), True), vars(module))
-        except (Exception, SystemExit) as error:
-            failed.append(fault(error, path))
-    return failed
