@@ -8,27 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from .errors import InputError, suggestion
+from .wings import Forms, rows
 
 WRITABLE = "a file in a folder that can be written"
 TEXT = ("txt", "text", "log", "out", "md")
-PAGE = ("html", "htm")
-ROWS = {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)}
-FORMS: dict[str, dict[str, tuple[str, ...]]] = {
-    "answers": {"text": TEXT, "json": ("json",), "csv": ("csv",)},
-    "sweep": ROWS,
-    "gather": ROWS,
-    "trace": {**ROWS, "jsonl": ("jsonl", "ndjson"), "perfetto": ("json", "perfetto-trace")},
-    "links": {"text": TEXT, "json": ("json",), "csv": ("csv",), "html": PAGE},
-    "batch": {
-        **{"text": TEXT, "json": ("json",), "csv": ("csv",), "html": PAGE},
-        **{"svg": ("svg",), "png": ("png",), "pdf": ("pdf",)},
-    },
-    "report": {"html": PAGE},
-    "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)},
-    "calibrate": {"toml": ("toml",), "json": ("json",)},
-}
-"""{writer: {form: the file endings that ask for it}}. A name without an ending gets the first form."""
+ANSWER = {"text": TEXT, "json": ("json",), "csv": ("csv",)}
+"""{form: the file endings that ask for it}, of most answers. A name without an ending gets the first form."""
 SPREADSHEETS = ("xlsx", "xls", "ods")
+
+
+def forms_of(writer: str) -> Forms:
+    """The forms that a command writes, as its wing's manifest says; else those of most answers."""
+    own = {} if writer == "answers" else {name: forms for _, name, forms in rows(lambda wing: wing.forms)}
+    return own.get(writer, ANSWER)
 
 
 def form_of(path: str | None, writer: str, required: bool = False) -> str:
@@ -36,7 +28,7 @@ def form_of(path: str | None, writer: str, required: bool = False) -> str:
 
     stdout, a stream and a name without an ending get the first form of the writer; with `required` they are refused.
     """
-    forms = FORMS[writer]
+    forms = forms_of(writer)
     ending = re.search(r"[^/.]\.([A-Za-z][A-Za-z0-9-]*)$", path or "")
     if ending is None or path is None or passes_through(path):
         if required:
@@ -51,8 +43,8 @@ def form_of(path: str | None, writer: str, required: bool = False) -> str:
 
 def check_form(form: str, writer: str) -> None:
     """Raise InputError for a --format that the writer does not know."""
-    if form not in FORMS[writer]:
-        raise InputError("--format", form, ", ".join(FORMS[writer]), suggestion(form, FORMS[writer]))
+    if form not in forms_of(writer):
+        raise InputError("--format", form, ", ".join(forms_of(writer)), suggestion(form, forms_of(writer)))
 
 
 def check_file(form: str, path: str | None) -> None:
@@ -63,18 +55,18 @@ def check_file(form: str, path: str | None) -> None:
 
 def endings_of(writer: str) -> str:
     """The main endings of a writer, as a text such as `.csv or .parquet`."""
-    *names, last = [f".{endings[0]}" for endings in FORMS[writer].values()]
+    *names, last = [f".{endings[0]}" for endings in forms_of(writer).values()]
     return f"{', '.join(names)} or {last}" if names else last
 
 
 def other_writers(ending: str, writer: str) -> str:
     """The hint for an ending that a writer does not know: the commands that know it, or the ending that was meant."""
     if ending in SPREADSHEETS:
-        return "a spreadsheet opens .csv" if "csv" in FORMS[writer] else ""
-    others = [name for name, forms in FORMS.items() if any(ending in endings for endings in forms.values())]
-    if others and others != ["answers"]:
-        return f"{' and '.join(f'iosim {name}' for name in others if name != 'answers')} can write .{ending}"
-    return suggestion(ending, [endings[0] for endings in FORMS[writer].values()])
+        return "a spreadsheet opens .csv" if "csv" in forms_of(writer) else ""
+    others = [name for _, name, forms in rows(lambda wing: wing.forms) if any(ending in one for one in forms.values())]
+    if others:
+        return f"{' and '.join(f'iosim {name}' for name in others)} can write .{ending}"
+    return suggestion(ending, [endings[0] for endings in forms_of(writer).values()])
 
 
 def passes_through(path: str) -> bool:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 Found = TypeVar("Found")
+Forms = Mapping[str, tuple[str, ...]]
+"""{form of an answer: the file endings that ask for it}; a name without an ending gets the first form."""
 
 
 class Wing(NamedTuple):
@@ -25,6 +27,8 @@ class Wing(NamedTuple):
     """{command that `sweep --what` may ask at each grid point: its Point}."""
     pictures: Mapping[str, str] = {}
     """{word of `plot --picture`: the PictureKind that draws it}."""
+    forms: Mapping[str, Forms] = {}
+    """{command: the forms that it writes}, where they are not those of most answers."""
     offers: Mapping[str, str] = {}
     """{word: a function that others use if this wing is there}."""
     needs: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """The wing batch: one step of a server."""
 
+from ..files import ANSWER
 from ..wings import Wing
 
 WING = Wing(
@@ -7,5 +8,6 @@ WING = Wing(
         "Many answers": {"batch": "What one step of a server moves: a batch of unequal requests, by ways to run it."}
     },
     names={"batch": "answer", "Batched": "answer"},
+    forms={"batch": {**ANSWER, "html": ("html", "htm"), "svg": ("svg",), "png": ("png",), "pdf": ("pdf",)}},
     page="batch.md",
 )

@@ -1,5 +1,6 @@
 """The wing links: attention across GPUs."""
 
+from ..files import ANSWER
 from ..wings import Wing
 
 WING = Wing(
@@ -7,5 +8,6 @@ WING = Wing(
     names={"links": "answer", "Links": "answer"},
     pictures={"links": "picture:LINKS"},
     points={"links": "points:QUESTION"},
+    forms={"links": {**ANSWER, "html": ("html", "htm")}},
     page="links.md",
 )

@@ -25,5 +25,6 @@ WING = Wing(
         "generated_tiles": "predict.fastest_tiles:fastest",
         "launch_time": "predict.program_time:predicted",
     },
+    forms={"calibrate": {"toml": ("toml",), "json": ("json",)}},
     page="hardware/words-and-bytes.md",
 )

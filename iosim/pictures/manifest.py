@@ -14,5 +14,6 @@ WING = Wing(
         "mask": "mask:MASK",
         "race": "race:RACE",
     },
+    forms={"report": {"html": ("html", "htm")}, "plot": {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)}},
     page="gallery.md",
 )

@@ -38,5 +38,20 @@ WING = Wing(
         "fastest of each GPU": "fastest:shown",
         "columns of fastest": "fastest:TILES",
     },
+    forms={
+        "trace": {
+            "csv": ("csv", "txt"),
+            "jsonl": ("jsonl", "ndjson"),
+            "parquet": ("parquet",),
+            "perfetto": ("json", "perfetto-trace"),
+        }
+    },
+        "trace": {
+            "csv": ("csv", "txt"),
+            "jsonl": ("jsonl", "ndjson"),
+            "parquet": ("parquet",),
+            "perfetto": ("json", "perfetto-trace"),
+        }
+    },
     page="roofline.md",
 )

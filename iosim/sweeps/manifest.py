@@ -2,6 +2,8 @@
 
 from ..wings import Wing
 
+ROWS = {"csv": ("csv", "txt"), "jsonl": ("jsonl", "ndjson", "json"), "parquet": ("parquet",)}
+
 WING = Wing(
     commands={
         "Many answers": {
@@ -10,5 +12,6 @@ WING = Wing(
         }
     },
     names={"sweep": "run"},
+    forms={"sweep": ROWS, "gather": ROWS},
     page="scale.md",
 )

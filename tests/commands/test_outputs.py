@@ -162,17 +162,17 @@ WRITERS = {args[0]: args for args in LINES} | {
 @pytest.mark.parametrize("name, args", WRITERS.items(), ids=WRITERS)
 def test_a_form_that_a_command_cannot_write_is_refused_before_the_work(name, args, tmp_path, iosim, monkeypatch):
     """An ending that stands for another form, with what is allowed and who can write it."""
-    from iosim.files import FORMS
+    from iosim.files import forms_of
 
     monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # on a machine without a GPU another line says so first
-    writer = name if name in FORMS else "answers"
-    known = {ending for endings in FORMS[writer].values() for ending in endings}
+    forms = forms_of(name)
+    known = {ending for endings in forms.values() for ending in endings}
     for ending in {"parquet", "xlsx", "html", "PDF", "png", "jsonl", "gz", "csv", "json", "tsv"}:
         if ending.lower() in known:
             continue
         result = iosim(*args, "-o", tmp_path / f"x.{ending}")
         assert result.exit_code == 2 and result.stderr.startswith("Error: -o: found '"), (ending, result.output)
-        assert all(f".{endings[0]}" in result.stderr for endings in FORMS[writer].values())
+        assert all(f".{endings[0]}" in result.stderr for endings in forms.values())
         assert ending not in ("parquet", "html", "png") or " can write ." in result.stderr
         assert result.stderr.count("\n") == 1 and not result.stdout and list(tmp_path.iterdir()) == []
 

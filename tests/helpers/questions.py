@@ -9,7 +9,7 @@ from functools import cache
 
 from paths import TESTS
 
-from iosim.files import FORMS
+from iosim.files import forms_of
 
 KINDS = ("--curve", "--at-most", "--x-floor", "--cpu")
 """Options of `tune` and `verify` with answers of another shape."""
@@ -37,4 +37,4 @@ def of_line(line):
 
 def has_rows(question):
     """Whether the command answers with rows alone, as `sweep` and `trace`; JSON lines have the keys of CSV."""
-    return {"csv", "jsonl"} <= {*FORMS.get(question, ())}
+    return {"csv", "jsonl"} <= {*forms_of(question)}
