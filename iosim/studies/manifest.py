@@ -46,12 +46,5 @@ WING = Wing(
             "perfetto": ("json", "perfetto-trace"),
         }
     },
-        "trace": {
-            "csv": ("csv", "txt"),
-            "jsonl": ("jsonl", "ndjson"),
-            "parquet": ("parquet",),
-            "perfetto": ("json", "perfetto-trace"),
-        }
-    },
     page="roofline.md",
 )
