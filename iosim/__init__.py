@@ -11,7 +11,7 @@ from .version import __version__ as __version__
 
 _WHERE = {
     "help": "commands.questions",
-    "count": "counting.count",
+    "count": "counting.question",
     "tune": "tuning.least",
     "curve": "tuning.least",
     "least_M": "tuning.inverse",
@@ -20,6 +20,7 @@ _WHERE = {
     "mask": "masks.picture",
     "floor": "counting.floors",
     "Report": "counting.report",
+    "Step": "counting.step",
     "Result": "counting.result",
     "Best": "tuning.best",
     "Curve": "tuning.every_M",

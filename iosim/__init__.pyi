@@ -14,11 +14,12 @@ from .core.watchers import Capacity as Capacity
 from .core.watchers import Flops as Flops
 from .core.watchers import Trace as Trace
 from .core.watchers import Traffic as Traffic
-from .counting.count import count as count
 from .counting.floors import Floor as Floor
 from .counting.floors import floor as floor
+from .counting.question import count as count
 from .counting.report import Report as Report
 from .counting.result import Result as Result
+from .counting.step import Step as Step
 from .distributed.answer import Links as Links
 from .distributed.answer import links as links
 from .drawing.picture import Picture as Picture
@@ -46,8 +47,6 @@ from .studies.fastest import fastest as fastest
 from .studies.memory import memory as memory
 from .studies.roofline import Roofline as Roofline
 from .studies.roofline import roofline as roofline
-from .studies.training import Training as Training
-from .studies.training import training as training
 from .sweeps.run import sweep as sweep
 from .tuning.best import Best as Best
 from .tuning.crossover import crossover as crossover

@@ -32,6 +32,7 @@ def given_variants(params: Mapping[str, object]) -> list[str]:
 def check_unread(ctx: click.Context, usual: str) -> None:
     """Look for options of a command line that none of its schedules reads."""
     given = given_variants(ctx.params)
+    usual = usual if ctx.params.get("passes", "forward") == "forward" else ""
     multiple, named = ctx.params.get("tile_multiple") not in (None, "1"), ctx.params.get("schedules") or ()
     if given or multiple:
         tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]

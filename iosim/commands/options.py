@@ -35,6 +35,7 @@ from ..options import (
     TEXT,
     TYPE,
     Kind,
+    one_of,
 )
 from ..options import Option as Row
 from ..units import parse_axis, parse_range
@@ -91,6 +92,7 @@ def read_sizes(value: str | int, option: str) -> object:
 MASK_KIND, TILES = Kind(read_mask, between=";", help=mask_help), Kind(read_rule)
 SIZES_OR_RANGE = Kind(read_sizes, "integer")
 SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
+PASS = Kind(one_of("forward", "backward", "step"))
 ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""
 

@@ -53,24 +53,8 @@ def count(
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Report:
-    """The words that schedules move between HBM and an SRAM of M, exactly: a Report.
-
-    - `N`, `d`: queries, and the head dimension.
-    - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
-      words (`51200el`). It may be left out if `tiles` are sizes.
-    - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file. It implies fp32 accumulators and `best` tiles in
-      multiples of 16, as its kernels have them. What is given wins, and `paper_model` leaves both out.
-    - `schedules`: names or Schedules, as `["flash1", mine]`, or `"flash1,flash2"`. By default they are standard,
-      standard-tiled, flash1 and flash2, and under a mask with `visit_all` block-sparse and block-sparse-q as well.
-      Those that cannot read K and V of another type, or with scales, are left out with a note.
-    - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
-      with its own rules.
-    - `tile_multiple`: the sizes of `best` tiles are multiples of it.
-    - `mask`: a string as `causal&window:128`, or a mask made by `iosim.masks.parse_mask`.
-    - Other options are the fields of `Attention`.
-
-    Raises InputError for a value that is not allowed, and for a keyword that is not known.
-    """
+    """The words that schedules move between HBM and an SRAM of M: a Report. `iosim.count` (question.py) says what the
+    options are; it also counts a backward pass and a whole step."""
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)

@@ -8,6 +8,7 @@ from ..commands.answer import Output, answer_all, emit, say
 from ..commands.command import D, N, Need, named_command
 from ..commands.open_page import check_opened, open_option, open_page
 from ..commands.options import (
+    PASS,
     PLACES,
     csv_option,
     file_option,
@@ -26,7 +27,7 @@ from ..commands.options import (
 from ..counting.given import Asked, Fields
 from ..errors import InputError
 from ..files import form_of
-from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind, one_of
+from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind
 from ..units import parse_rate
 
 if TYPE_CHECKING:
@@ -71,7 +72,6 @@ def read_nodes(value: str | int, option: str) -> object:
     return machines_of(None, str(value))
 
 
-PASS = Kind(one_of("forward", "backward", "step"))
 RATE, SCHEMES, NODES = Kind(parse_rate), Kind(read_schemes, listed=True), Kind(read_nodes)
 link_options = options(
     text_option(

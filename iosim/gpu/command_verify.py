@@ -61,7 +61,7 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     "verify",
     usual="core",
     axes=("M",),
-    first="N d heads kv_heads causal mask schedules tiles M seed cpu from_ncu",
+    first="N d heads causal mask schedules tiles M cpu from_ncu",
 )
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best with --M (default on the CPU: 16x16, or smaller: two tiles an axis).")

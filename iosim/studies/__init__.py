@@ -1,1 +1,1 @@
-"""Studies that build on counts: roofline, training, memory, checks, and what is known of each schedule."""
+"""Studies that build on counts: times on a GPU, memory, caches and traces."""

@@ -19,11 +19,18 @@ from ..counting.given import Asked, counts
     also=("memory", "hbm"),
 )
 @tiles_option("Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.")
+@text_option(
+    "--layers",
+    "With --N: the KV cache of so many layers, and what they keep for a backward pass.",
+    metavar="COUNT",
+    kind=COUNT,
+)
 @flag_option("--grid", "With --N and --tiles: show the rows of each program.", parameter="as_grid")
 @outputs
 @problem_asked
-def command(asked: Asked, N: str | None, budget: str | None, as_grid: bool, output: Output) -> None:
-    """Bytes of scores, inputs, row statistics and KV cache; the largest N for a memory budget; tiles on chip.
+def command(asked: Asked, N: str | None, budget: str | None, layers: str | None, as_grid: bool, output: Output) -> None:
+    """Bytes of scores, inputs, row statistics and KV cache; what layers keep for a backward pass; the largest N for a
+    memory budget; tiles on chip.
 
     Example: iosim memory --N 1024:32768:x2 --d 128 --heads 16
     """
@@ -32,5 +39,5 @@ def command(asked: Asked, N: str | None, budget: str | None, as_grid: bool, outp
 
     values = counts(asked.given, required=("d",))
     Nk: int | None = values.pop("Nk", None)
-    found = memory_of(Attention(1, **values), N, Nk, budget, asked.choice.tiles, as_grid)
+    found = memory_of(Attention(1, **values), N, Nk, budget, asked.choice.tiles, as_grid, layers)
     answer_all([({}, found)], output)

@@ -5,7 +5,6 @@ from ..wings import Wing
 WING = Wing(
     commands={
         "What is possible": {
-            "training": "Forward and backward together, and what is stored between them.",
             "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
             "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
         },
@@ -20,8 +19,6 @@ WING = Wing(
         "fastest": "fastest",
         "Fastest": "fastest",
         "memory": "memory",
-        "training": "training",
-        "Training": "training",
         "trace": "events",
         "Events": "events",
         "cache": "cache_answer",

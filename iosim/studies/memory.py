@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
-from ..answer import Column, Columns, Row, Table
+from ..answer import Column, Columns, Row, Table, numbered
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention
 from ..core.tiling import S, parse_tiles, tiles_text
 from ..counting.names import takes_options
+from ..counting.passes import COMBINATIONS
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
@@ -52,6 +53,15 @@ OF_BUDGET: Columns[Row] = (
     Column("bytes", heading="bytes", cell="bytes"),
     Column("budget_bytes", heading="budget", cell="bytes"),
 )
+OF_LAYERS: Columns[Row] = (
+    Column("N", heading="N"),
+    Column("Nk", heading="Nk", spare=1),
+    Column("kept", "string", "kept"),
+    Column("tensors", "string", "tensors"),
+    Column("layer_bytes", heading="of a layer", cell="bytes"),
+    Column("layers", heading="layers"),
+    Column("bytes", heading="bytes", cell="bytes"),
+)
 OF_TILES: Columns[Row] = (
     Column("Br", heading="Br"),
     Column("Bc", heading="Bc"),
@@ -70,10 +80,16 @@ OF_GRID: Columns[Row] = (
 
 
 class Kept(NamedTuple):
-    """Tensors that a way to compute attention keeps in device memory beside Q, K, V and O."""
+    """Tensors that a way to compute attention keeps in device memory: beside Q, K, V and O, or `alone`."""
 
     name: str
     tensors: tuple[str, ...]
+    alone: bool = False
+
+    def needed(self, p: Attention) -> int:
+        """The bytes of a problem that are kept."""
+        beside = () if self.alone else ("Q", "O", *self.tensors)
+        return bytes_together(p, *p.cache_tensors, *beside)
 
 
 KEPT = (
@@ -82,6 +98,7 @@ KEPT = (
     Kept("l and m (FlashAttention)", ("l", "m")),
     Kept("LSE (FlashAttention-2)", ("LSE",)),
     Kept("nothing (inference)", ()),
+    Kept("the KV cache alone", (), alone=True),
 )
 
 
@@ -93,12 +110,16 @@ def memory(
     budget: int | str | None = None,
     tiles: TilesAsked | None = None,
     grid: bool = False,
+    layers: int | str | None = None,
     **options: Unpack[ProblemOptions],
 ) -> Table:
     """Bytes that attention keeps in device memory: a Table.
 
     - With `N`, one length, several, or an axis as `1024:32768:x2`: bytes of scores, inputs, row statistics, KV cache.
-    - With a `budget`, as `12GB`: the largest N whose tensors fit in it, for each way to compute attention.
+    - With `N` and `layers`: the KV cache of a model, and what each way to compute attention keeps between a forward and
+      a backward pass.
+    - With a `budget`, as `12GB`: the largest N whose tensors fit in it, of all `layers`, for each way to compute
+      attention and for the KV cache alone.
     - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: the rows of
       each program of a one-dimensional grid.
 
@@ -107,11 +128,18 @@ def memory(
     if d is None:
         raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)
-    return memory_of(Attention(1, d, **options), N, Nk, budget, None if tiles is None else tiles_text(tiles), grid)  # type: ignore[misc]  # has no causal
+    p, text = Attention(1, d, **options), None if tiles is None else tiles_text(tiles)  # type: ignore[misc]  # no causal
+    return memory_of(p, N, Nk, budget, text, grid, layers)
 
 
 def memory_of(
-    p: Attention, N: Axis | None, Nk: int | None, budget: int | str | None, tiles: str | None, as_grid: bool
+    p: Attention,
+    N: Axis | None,
+    Nk: int | None,
+    budget: int | str | None,
+    tiles: str | None,
+    as_grid: bool,
+    layers: int | str | None = None,
 ) -> Table:
     """The answer of `memory` for a problem. The problem's own lengths are not used."""
     ways = {"--budget": budget, "--tiles": tiles, "--N": N}
@@ -120,13 +148,22 @@ def memory_of(
     if asked != allowed if as_grid else len(asked) != 1:
         found = " and ".join(sorted(asked)) or "nothing"
         raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
+    many = None if layers is None else parse_count(layers, "--layers")
+    if many is not None and tiles is not None:
+        raise InputError("--layers", layers, "with --N or --budget")
     if tiles is not None:
         columns, rows = (OF_TILES, tiles_on_chip(tiles, p)) if N is None else (OF_GRID, rows_of_grid(N, tiles, p))
+    elif N is not None and many is not None:
+        columns, rows = (
+            OF_LAYERS,
+            [row for length in lengths_of(N) for row in of_layers(of_length(p, length, Nk), many)],
+        )
     elif N is not None:
         columns, rows = OF_LENGTH, sizes_of_axis(N, p, Nk)
     else:
-        columns, rows = OF_BUDGET, largest_lengths(cast("int | str", budget), p, Nk)
+        columns, rows = OF_BUDGET, largest_lengths(cast("int | str", budget), p, Nk, many or 1)
     title = f"d = {p.d}, " + ", ".join(f"{name.strip('-')} {ways[name]}" for name in sorted(asked))
+    title += f", {numbered(many, 'layer')}" if many else ""
     return Table(columns, rows, title)
 
 
@@ -162,16 +199,36 @@ def of_length(p: Attention, N: int, Nk: int | None) -> Attention:
     return replace(p, N=N, Nk=N if Nk is None else Nk)
 
 
-def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
-    """A row for each N of an axis, as 1024,4096 or 1024:32768:x2 or [1024, 4096]. At most MOST_LENGTHS of them."""
-    import numpy as np
-
+def lengths_of(axis: Axis) -> list[int]:
+    """Each N of an axis, as 1024,4096 or 1024:32768:x2 or [1024, 4096]. At most MOST_LENGTHS of them."""
     values = [axis] if isinstance(axis, int | str) else axis
-    lengths = list(
-        dict.fromkeys(N for v in values for N in parse_axis(v, "--N", lambda text: parse_count(text, "--N")))
-    )
+    read = (N for v in values for N in parse_axis(v, "--N", lambda text: parse_count(text, "--N")))
+    lengths = list(dict.fromkeys(read))
     if len(lengths) > MOST_LENGTHS:
         raise InputError("--N", f"{len(lengths)} lengths", f"at most {MOST_LENGTHS}", "take larger steps")
+    return lengths
+
+
+def of_layers(p: Attention, layers: int) -> list[Row]:
+    """The rows of a model: its KV cache, and what each way keeps between a forward and a backward pass beside it."""
+    ways = {("+".join(c.stored), sum(c.stored_bytes(p).values())): c.forward for c in reversed(COMBINATIONS)}
+    kept = [("KV cache", "+".join(p.cache_tensors), bytes_together(p, *p.cache_tensors))]
+    kept += [
+        (f"for the backward pass of {name}" if stored else "recomputed forward pass", stored or "nothing", size)
+        for (stored, size), name in reversed(ways.items())
+    ]
+    sizes = {"N": p.N, "Nk": p.Nk}
+    return [
+        {**sizes, "kept": what, "tensors": names, "layer_bytes": size, "layers": layers, "bytes": layers * size}
+        for what, names, size in kept
+    ]
+
+
+def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
+    """A row for each N of an axis."""
+    import numpy as np
+
+    lengths = lengths_of(axis)
     largest = tensor_sizes(cast("Attention[Size]", of_length(p, max(lengths), Nk)))
     exact = 2 * cast("int", largest["score_traffic_bytes"]) < 2**53 > cast("int", largest["KV_bytes"])
     N = np.array(lengths, np.int64 if exact else object)  # floats divide int64 below 2^53 as Python divides integers
@@ -181,9 +238,9 @@ def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
     return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
-def largest_lengths(budget: int | str, p: Attention, Nk: int | None) -> list[Row]:
-    """A row for each entry of KEPT: the largest N = Nk whose Q, K, V, O and kept tensors fit in the budget; 0 if none
-    does."""
+def largest_lengths(budget: int | str, p: Attention, Nk: int | None, layers: int = 1) -> list[Row]:
+    """A row for each entry of KEPT: the largest N = Nk whose tensors of all layers fit in the budget; 0
+    if none does."""
     if Nk is not None:
         raise InputError("--budget", f"--Nk {Nk} as well", "a budget without --Nk: it is for N = Nk")
     budget_bytes = parse_bytes(budget, p.word_bytes, "--budget")
@@ -191,7 +248,7 @@ def largest_lengths(budget: int | str, p: Attention, Nk: int | None) -> list[Row
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return bytes_together(replace(p, N=N, Nk=N), "Q", *p.cache_tensors, "O", *way.tensors)
+            return layers * way.needed(replace(p, N=N, Nk=N))
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

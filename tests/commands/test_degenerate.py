@@ -16,7 +16,7 @@ COMMANDS = {
     "tune --curve": [],
     "tune --least-blocks 2": ["--M", "1KB"],
     "roofline": ["--hardware", "h100"],
-    "training": ["--M", "1KB"],
+    "count --pass step": ["--M", "1KB"],
     "sweep": ["--M", "1,1KB"],
     "sweep --tiles best": ["--M", "1,1KB", "--schedule", "block-sparse"],
     "mask": ["--tiles", "2x2"],

@@ -33,7 +33,6 @@ SEVERAL = {
     "count": (*PROBLEM, "--schedule", "flash2"),
     "bounds": PROBLEM,
     "tune": (*PROBLEM, "--schedule", "flash1,flash2"),
-    "training": (*PROBLEM, "--combination", "flash2"),
     "cache": (*PROBLEM, "--tiles", "8x8"),
 }
 
@@ -84,7 +83,7 @@ def test_K_is_1024_in_every_number(name, short, iosim):
     assert [{**row, "mask": None} for row in found] == [{**row, "mask": None} for row in expected]
 
 
-@pytest.mark.parametrize("name", ["count", "bounds", "tune", "training"])
+@pytest.mark.parametrize("name", ["count", "bounds", "tune"])
 def test_several_answers_in_json_and_text(name, ask, iosim):
     args = (name, *SEVERAL[name], "--M", "1KB,2KB")
     found = ask(*args)["answers"]
@@ -102,7 +101,7 @@ def test_several_answers_in_json_and_text(name, ask, iosim):
     assert text.count("M = ") >= 2 and "1,024 B" in text and "2,048 B" in text
 
 
-@pytest.mark.parametrize("name", ["count", "tune", "bounds", "training", "cache", "roofline"])
+@pytest.mark.parametrize("name", ["count", "tune", "bounds", "cache", "roofline"])
 def test_hardware_is_an_axis(name, iosim):
     args = SEVERAL.get(name, (*PROBLEM, "--schedule", "flash2"))
     found = rows_of(iosim(name, *args, "--hardware", "h100,t4", "--csv"))
@@ -373,7 +372,7 @@ def test_masks_of_a_sweep_are_one_quoted_value(iosim):
     ("trace --N 64 --d 8 --tiles best --hardware h100,t4", "--hardware", "h100,t4", "run iosim trace once for each"),
     ("count --N 64,128 --d 8 --M 1KB", "--N", "64,128", "iosim sweep takes several"),
     ("tune --N 64 --d 8 --M 1KB --dtype fp16,fp32", "--dtype", "fp16,fp32", "iosim sweep --what tune takes several"),
-    ("check --N 8 --d 8 --seed 1,2", "--seed", "1,2", "iosim sweep --what check takes several"),
+    ("verify --cpu --N 8 --d 8 --seed 1,2", "--seed", "1,2", "run iosim verify once for each"),
 ])  # fmt: skip
 def test_several_values_where_one_is_taken(line, option, text, instead, iosim):
     """Also beside another fault."""
@@ -387,7 +386,7 @@ def test_several_values_where_one_is_taken(line, option, text, instead, iosim):
     ("count --N 64 --d 8 --M 1KB", "64x64,128x128", "iosim sweep takes several"),
     ("count --N 64 --d 8 --M 1KB", "a,b", "iosim sweep takes several"),
     ("cache --N 64 --d 8 --M 1KB", "8x8,paper", "iosim sweep --what cache takes several"),
-    ("training --N 64 --d 8 --M 1KB", "8x8,16x16", "run iosim training once for each"),
+    ("count --pass step --N 64 --d 8 --M 1KB", "8x8,16x16", "iosim sweep takes several"),
 ])  # fmt: skip
 def test_several_tiles_where_one_is_taken(line, text, instead, iosim):
     said = f"--tiles: found {text!r}; allowed: one value, as 128x64 (query rows first); {instead}\n"

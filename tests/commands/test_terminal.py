@@ -25,7 +25,7 @@ LINES = {
     "bounds": BASE,
     "tune": BASE,
     "tune --curve": ["--N", "64", "--d", "16", "--curve"],
-    "training": BASE,
+    "count --pass step": BASE,
     "roofline": ["--N", "512", "--d", "64", "--hardware", "h100"],
     "crossover": ["--N", "8192", "--d", "64"],
     "cache": ["--N", "256", "--d", "16", "--M", "4KB", "--tiles", "16x16"],
@@ -393,7 +393,7 @@ def test_how_cells_are_shown():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["count", "count --detail", "tune", "training", "roofline"])
+@pytest.mark.parametrize("name", ["count", "count --detail", "tune", "count --pass step", "roofline"])
 def test_sizes_are_binary_in_a_pipe_too(name, iosim):
     """Only bandwidths are decimal."""
     text = iosim(*name.split(), *LINES[name.split(" ")[0]]).stdout

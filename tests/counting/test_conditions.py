@@ -21,7 +21,7 @@ COMMANDS = {
     "tune --all --mask window:100": SIZES,
     "tune --least-blocks 8": SIZES,
     "bounds": SIZES,
-    "training": SIZES,
+    "count --pass step": SIZES,
     "crossover": ("--N", "64:1024:+64", "--d", D),
     "sweep": SIZES,
     "sweep --what tune": SIZES,
@@ -66,13 +66,15 @@ def test_a_gpu_has_its_conditions_in_every_command(line, iosim):
     assert paper == alone != found
     best = [r for r in results(found) if r.get("tiling") == "best" and r["Br"]]
     assert all(r["Br"] % 16 == 0 == r["Bc"] % 16 or r["Bc"] >= N for r in best), best
-    assert best or not line.startswith(("count", "tune", "training"))
+    assert best or not line.startswith(("count", "tune"))
     further = [size for r in best if isinstance(r.get("more_tiles"), dict) for size in r["more_tiles"].values()]
     assert all(size % 16 == 0 or size >= N for size in further), further
 
 
 def test_tiles_of_the_backward_pass_alone_are_searched_too():
-    found = package.training(N, D, hardware=GPU, tiles="64x64", backward_tiles="best", combinations="flash2").steps
+    found = package.count(
+        N, D, passes="step", hardware=GPU, tiles="64x64", backward_tiles="best", combinations="flash2"
+    ).steps
     assert all(step.backward.Br % 16 == 0 == step.backward.Bc % 16 for step in found)
     assert found[0].backward.tiling == "best"
 
@@ -108,7 +110,12 @@ def test_what_is_given_wins(ask):
 
 
 def test_python_and_the_command_line_agree(ask):
-    for name, line in {"count": (), "tune": (), "bounds": (), "training": (), "roofline": ("--tiles", "64x64")}.items():
+    for name, line in {
+        "count": (),
+        "tune": (),
+        "bounds": (),
+        "roofline": ("--tiles", "64x64"),
+    }.items():
         tiles = {"tiles": line[1]} if line else {}
         for paper in (False, True):
             said = ask(name, *SIZES, "--hardware", GPU, *line, *["--paper-model"] * paper)
@@ -121,11 +128,11 @@ def test_python_and_the_command_line_agree(ask):
 def test_every_function_that_takes_hardware_takes_paper_model():
     functions = [f for name in package.__all__ if inspect.isfunction(f := getattr(package, name))]
     taking = [f.__name__ for f in functions if "hardware" in inspect.signature(f).parameters]
-    assert {"count", "tune", "crossover", "bounds", "training", "sweep", "plot", "cache"} <= {*taking}
+    assert {"count", "tune", "crossover", "bounds", "sweep", "plot", "cache"} <= {*taking}
     lacking = [
         f.__name__ for f in functions if f.__name__ in taking and "paper_model" not in inspect.signature(f).parameters
     ]
-    assert set(lacking) <= {"explain", "verify", "prune"}, "these take no M from it"
+    assert set(lacking) <= {"explain", "verify", "profile", "prune"}, "these take no M from it"
 
 
 def test_a_sweep_in_a_file_and_over_gpus(tmp_path, iosim):

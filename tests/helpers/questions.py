@@ -11,8 +11,8 @@ from paths import TESTS
 
 from iosim.files import forms_of
 
-KINDS = ("--curve", "--at-most", "--x-floor", "--cpu")
-"""Options of `tune` and `verify` with answers of another shape."""
+KINDS = ("--curve", "--at-most", "--x-floor", "--cpu", "--pass")
+"""Options of `count`, `tune` and `verify` with answers of another shape."""
 
 
 @cache

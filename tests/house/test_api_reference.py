@@ -31,17 +31,17 @@ ABOUT = {
     "`Cost` mark what a step costs.",
 }
 SECTIONS = {
-    "Counting": {"counting/count.py": ["count"], "sweeps/run.py": ["sweep"]},
+    "Counting": {"counting/question.py": ["count"], "sweeps/run.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"], "batches/answer.py": ["batch"],
-        "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"], "studies/training.py": ["training"],
+        "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
         "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"], "masks/picture.py": ["mask"],
         "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"],
     },
     "Answers": {
         "answer.py": ["Answer", "Table", "Column"], "counting/report.py": ["Report"], "counting/result.py": ["Result"], "counting/bounds.py": ["Bound"],
         "tuning/best.py": ["Best", "ResultWithBlocks"], "tuning/every_M.py": ["Curve"], "tuning/proven.py": ["Bounds"],
-        "batches/answer.py": ["Batched"], "distributed/answer.py": ["Links"], "distributed/counted.py": ["LinkResult"], "studies/fastest.py": ["Fastest"], "studies/roofline.py": ["Roofline"], "studies/training.py": ["Training"],
+        "batches/answer.py": ["Batched"], "distributed/answer.py": ["Links"], "distributed/counted.py": ["LinkResult"], "studies/fastest.py": ["Fastest"], "studies/roofline.py": ["Roofline"], "counting/step.py": ["Step"],
         "gpu/cpu_runs.py": ["Checks"], "gpu/verify_run.py": ["Verdicts"], "gpu/profile/run.py": ["Explanations"], "studies/events.py": ["Events"], "drawing/picture.py": ["Picture"],
     },
     "Floors": {"counting/floors.py": ["floor", "Floor"]},

@@ -297,7 +297,7 @@ def test_every_option_has_values():
 
 SIZES = ["--N", "64", "--d", "8"]
 GOOD = {
-    **{name: [*SIZES, "--M", "1KB"] for name in ("count", "tune", "bounds", "training", "report")}, "cache": [*SIZES, "--M", "1KB", "--tiles", "4x4"],
+    **{name: [*SIZES, "--M", "1KB"] for name in ("count", "tune", "bounds", "report")}, "cache": [*SIZES, "--M", "1KB", "--tiles", "4x4"],
     "sweep": [*SIZES, "--M", "1KB", "--dry-run"], "trace": ["--N", "8", "--d", "4", "--tiles", "4x4"], "verify": ["--cpu", "--N", "8", "--d", "4"],
     "roofline": [*SIZES, "--hardware", "t4"], "mask": ["causal", "--N", "8"],
 }  # fmt: skip

@@ -30,7 +30,6 @@ FUNCTIONS = [
     "bounds",
     "crossover",
     "roofline",
-    "training",
     "memory",
     "links",
     "mask",
@@ -104,7 +103,8 @@ ASKED = {
     "bounds": ("--M 4KB --heads 2", {**SIZES, "M": "4KB", "heads": 2}),
     "crossover": ("--schedule flash2,standard", {**SIZES, "schedules": ("flash2", iosim.SCHEDULES["standard"])}),
     "roofline": ("--hardware H100 --tiles 16x32", {**SIZES, "hardware": "H100", "tiles": (16, 32)}),
-    "training": ("--tiles 16x32 --unfused dropout", {**SIZES, "tiles": iosim.Tiling(16, 32), "unfused": "dropout"}),
+    "count --pass step": ("--tiles 16x32 --unfused dropout",
+                          {**SIZES, "passes": "step", "tiles": iosim.Tiling(16, 32), "unfused": "dropout"}),
     "memory": ("--tiles 16x16 --grid", {**SIZES, "tiles": (16, 16), "grid": True}),
     "verify": ("--cpu --tiles 16x8 --schedule flash2 --seed 3",
                {**SIZES, "cpu": True, "tiles": (16, 8), "schedules": "flash2", "seed": 3}),
@@ -117,8 +117,8 @@ def test_a_command_and_its_function_say_the_same(name, iosim):
     import iosim as package
 
     options, keywords = ASKED[name]
-    line = (name, "--N", 64, "--d", 8, *options.split())
-    found = getattr(package, name)(**keywords)
+    line = (*name.split(), "--N", 64, "--d", 8, *options.split())
+    found = getattr(package, name.split()[0])(**keywords)
     said = json.loads(iosim(*line, "--json").stdout)
     assert {k: v for k, v in said.items() if k not in ("schema", "iosim", "argv")} == json.loads(
         json.dumps(found.to_dict())
@@ -201,7 +201,7 @@ def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
 @pytest.mark.parametrize("name", [*ASKED, "curve"])
 def test_an_answer_is_short_as_repr_and_a_table_in_a_notebook(name):
     keywords = {**SIZES, "schedules": "flash2"} if name == "curve" else ASKED[name][1]
-    found = getattr(iosim, name)(**keywords)
+    found = getattr(iosim, name.split()[0])(**keywords)
     assert isinstance(found, Answer) and "\n" not in repr(found) and len(repr(found)) < 200
     html = found._repr_html_()
     assert html.count("<table>") == html.count("</table>") >= 1 and "<td" in html
@@ -246,7 +246,7 @@ BAD = {
     "tune of several M": (lambda: iosim.tune(64, 8, M=["1KB", "2KB"]), "iosim.sweep takes several"),
     "tune without M": (lambda: iosim.tune(64, 8), "--M: found 'nothing'.*hardware='h100', or iosim.curve"),
     "count without M": (lambda: iosim.count(64, 8), "in Python hardware='h100', or tiles='128x64'"),
-    "training without M": (lambda: iosim.training(64, 8), "in Python hardware='h100', or tiles='128x64'"),
+    "a step without M": (lambda: iosim.count(64, 8, passes="step"), "in Python hardware='h100', or tiles='128x64'"),
     "the time of tune": (lambda: iosim.tune(64, 8, "1KB", by="time"), "'by'; did you mean 'iosim.fastest'"),
     "every M of tune": (lambda: iosim.tune(64, 8, curve=True), "'curve'; did you mean 'iosim.curve'"),
     "a goal of tune": (lambda: iosim.tune(64, 8, at_most="1MB"), "'at_most'; did you mean 'iosim.least_M'"),
@@ -264,7 +264,7 @@ BAD = {
 
 
 TAKE_A_MASK = {
-    "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "training": {"M": "1KB"}, "curve": {}, "verify": {"cpu": True},
+    "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "curve": {}, "verify": {"cpu": True},
     "roofline": {"hardware": "t4"}, "fastest": {"hardware": "t4"}, "links": {"ranks": 4}, "least_M": {"x_floor": 3},
     "cache": {"M": "1KB", "tiles": "4x4"}, "sweep": {"M": "1KB"},
 }  # fmt: skip

@@ -25,6 +25,7 @@ from typing import Any
 from iosim import grid, tables
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
+from iosim.counting.passes import COMBINATIONS
 from iosim.errors import IosimError
 from iosim.gpu.jobs import ScheduleJob, runner
 from iosim.gpu.predict.dram import Conditions
@@ -34,7 +35,6 @@ from iosim.hardware import Hardware, read_hardware
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import footprint
-from iosim.studies.training import COMBINATIONS
 from validation.figure2 import page
 from validation.pages.text import read
 

@@ -1,4 +1,4 @@
-"""`iosim training`: sums, what is stored, the figures of validation/sources/fig2-left.md, and bad input."""
+"""`iosim count --pass step`: sums, what is stored, the figures of validation/sources/fig2-left.md, and bad input."""
 
 import csv
 import io
@@ -9,7 +9,7 @@ import pytest
 from paths import ROOT
 
 from iosim import SCHEDULES
-from iosim.studies.training import COMBINATIONS, PASSES
+from iosim.counting.passes import COMBINATIONS, UNFUSED
 
 FIG2 = ["--N", 1024, "--d", 64, "--heads", 16, "--batch", 64]
 HEADS, N, D = 1024, 1024, 64
@@ -19,7 +19,7 @@ PAGES = ["validation/sources/fig2-left.md", "docs/schedules/backward.md"]
 @pytest.fixture
 def steps(ask):
     def run(*args):
-        return {r["combination"]: r for r in ask("training", *args)["results"]}
+        return {r["combination"]: r for r in ask("count", "--pass", "step", *args)["results"]}
 
     return run
 
@@ -131,7 +131,7 @@ def test_the_baselines_of_the_page(steps, names, passes):
     row = next(r for r in FIG2_PAGE.splitlines() if first in r and r.count("|") == 6)
     cells = [cell.strip(" *") for cell in row.strip("|").split("|")]
     assert cells[3:] == [f"{step['total_bytes'] / 1e9:.2f}", off(step["total_bytes"], 40.3e9)]
-    ahead, back = (sum(getattr(PASSES[n], side) for n in names.split(",") if n) for side in ("forward", "backward"))
+    ahead, back = (sum(getattr(UNFUSED[n], side) for n in names.split(",") if n) for side in ("forward", "backward"))
     assert ahead + back == passes and cells[1] in (f"{ahead} + {back}", "0")
 
 
@@ -169,7 +169,9 @@ def test_4_4_gb_within_ten_percent_by_the_paper_s_own_tiles(steps):
 
 
 def test_the_best_tiles_of_the_page(ask):
-    results = ask("training", *FIG2, "--M", "192KB", "--tiles", "best", "--combination", "flash1")["results"]
+    results = ask("count", "--pass", "step", *FIG2, "--M", "192KB", "--tiles", "best", "--combination", "flash1")[
+        "results"
+    ]
     (step,) = results
     sides = [f"{step[side]['Br']}x{step[side]['Bc']}" for side in ("forward", "backward")]
     assert f"({sides[0]} forward, {sides[1]} backward) move {step['total_bytes'] / 1e9:.2f} GB" in FIG2_PAGE
@@ -228,7 +230,10 @@ def test_the_sweep_of_the_page_has_the_same_words(iosim, steps):
 
 def test_csv_has_the_same_numbers(iosim, steps):
     args = ["--N", 128, "--d", 16, "--tiles", "16x16", "--unfused", "dropout"]
-    rows = {r["combination"]: r for r in csv.DictReader(io.StringIO(iosim("training", *args, "--csv").stdout))}
+    rows = {
+        r["combination"]: r
+        for r in csv.DictReader(io.StringIO(iosim("count", "--pass", "step", *args, "--csv").stdout))
+    }
     for name, step in steps(*args).items():
         assert int(rows[name]["total_bytes"]) == step["total_bytes"]
         assert int(rows[name]["backward_reads"]) == step["backward"]["reads"]
@@ -238,7 +243,7 @@ def test_csv_has_the_same_numbers(iosim, steps):
 def test_nothing_fits(steps, iosim):
     found = steps("--N", 64, "--d", 32, "--M", "64el", "--combination", "flash2")["flash2"]
     assert found["total"] is None and found["fits"] is False and found["ratio_to_standard"] is None
-    assert "nothing fits" in iosim("training", "--N", 64, "--d", 32, "--M", "64el").stdout
+    assert "nothing fits" in iosim("count", "--pass", "step", "--N", 64, "--d", 32, "--M", "64el").stdout
 
 
 def test_backward_tiles_of_their_own(steps):
@@ -261,14 +266,14 @@ def test_backward_tiles_of_their_own(steps):
     ],
 )
 def test_bad_input(args, option, iosim):
-    result = iosim("training", "--N", 64, "--d", 8, *args)
+    result = iosim("count", "--pass", "step", "--N", 64, "--d", 8, *args)
     assert result.exit_code == 2 and result.stdout == "" and option in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_the_answer_in_a_sentence(ask, iosim):
     """Its factors are those of the rows. Nothing is said to fit where M is not known."""
-    line = ("training", "--N", 4096, "--d", 128, "--hardware", "h100")
+    line = ("count", "--pass", "step", "--N", 4096, "--d", 128, "--hardware", "h100")
     found = ask(*line)
     steps = {step["combination"]: step for step in found["results"]}
     best, standard = steps["flash2"], steps["standard"]
@@ -280,8 +285,11 @@ def test_the_answer_in_a_sentence(ask, iosim):
     assert "flash1 (16x352, backward 16x112) is next" in said and "is not known" not in said
     first, *_ = text = iosim(*line).stdout.splitlines()
     assert said.startswith(f"{first} ") and " ".join([first, *text[-2:]]) == said, "the answer leads"
-    assert "Nothing that was counted fits" in ask("training", "--N", 4096, "--d", 128, "--M", "1KB")["answer"]
-    open_ = ask("training", "--N", 4096, "--d", 128, "--tiles", "64x64")["answer"]
+    assert (
+        "Nothing that was counted fits"
+        in ask("count", "--pass", "step", "--N", 4096, "--d", 128, "--M", "1KB")["answer"]
+    )
+    open_ = ask("count", "--pass", "step", "--N", 4096, "--d", 128, "--tiles", "64x64")["answer"]
     assert open_.startswith("standard moves the fewest") and open_.endswith("not known without M.")
 
 

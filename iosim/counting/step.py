@@ -2,84 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Unpack
+from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered, rounded
-from ..core.problem import TENSORS, Attention, mask_matters, narrowed
-from ..core.tiling import read_tiles
-from ..counting.asked import asked, header
-from ..counting.columns import problem_columns, problem_row
-from ..counting.conditions import conditions
-from ..counting.count import TILE_RULES, rules_of, run
-from ..counting.given import memory, without_memory
-from ..counting.names import takes_options
-from ..counting.result import RESULT, Result
-from ..counting.sentence import BASELINE
-from ..errors import InputError, suggestion
+from ..core.problem import Attention, narrowed
 from ..grid import ByteCell
-from ..masks import parse_mask
 from ..schedules import SCHEDULES
-from ..schedules.registry import FA1, FA2
-from ..units import binary, parse_bytes
+from ..units import binary
+from .asked import asked, header
+from .columns import problem_columns, problem_row
+from .count import TILE_RULES, rules_of, run
+from .given import without_memory
+from .passes import COMBINATIONS, UNFUSED, Combination, known_names
+from .result import RESULT, Result
+from .sentence import BASELINE
 
 if TYPE_CHECKING:
-    from ..core.keywords import ProblemOptions
-    from ..core.mask_types import Mask
-    from ..core.tiling import Rule, TilesAsked
-
-
-class Combination(NamedTuple):
-    """A forward and a backward schedule, and the tensors kept in HBM between them beside Q, K, V.
-
-    If `recomputed`, the whole forward pass runs again before the backward pass. If `unfused`, mask and dropout may be
-    passes of their own over the scores.
-    """
-
-    name: str
-    forward: str
-    backward: str
-    stored: tuple[str, ...]
-    source: str
-    recomputed: bool = False
-    unfused: bool = False
-
-
-COMBINATIONS = (
-    Combination("standard", "standard", "standard-bwd", ("S", "P"), f"{FA1}, Algorithms 0 and 3", unfused=True),
-    Combination("checkpointing", "standard", "standard-bwd", (), "Chen et al. 2016 (arXiv 1604.06174)", True, True),
-    Combination("flash1", "flash1", "flash1-bwd", ("O", "l", "m"), f"{FA1}, Algorithms 1 and 4"),
-    Combination("flash2", "flash2", "flash2-bwd", ("O", "LSE"), f"{FA2}, Algorithms 1 and 2"),
-    Combination("flash2-second-pass", "flash2", "flash2-bwd-second-pass", ("O", "LSE"), f"{FA2}, without atomic adds"),
-    Combination("block-sparse", "block-sparse", "block-sparse-bwd", ("O", "l", "m"), f"{FA1}, Algorithm 5"),
-    Combination("block-sparse-q", "block-sparse-q", "block-sparse-q-bwd", ("O", "LSE"), f"{FA2}, with a mask"),
-)
-
-
-class UnfusedPass(NamedTuple):
-    """The cost of an unfused operation on the scores.
-
-    `forward` and `backward` are numbers of passes, each with one read and one write of N x Nk words. `mask_bytes` are
-    the bytes a score of a mask that the forward pass writes and the backward pass reads.
-    """
-
-    forward: int
-    backward: int
-    mask_bytes: int
-    why: str
-
-
-PASSES = {
-    "scale": UnfusedPass(1, 1, 0, "S / sqrt(d) by itself; its gradient is scaled as well"),
-    "mask-add": UnfusedPass(1, 0, 0, "S + mask; the gradient of a sum goes through unchanged"),
-    "mask-fill": UnfusedPass(1, 1, 0, "S with -inf filled in; the gradient has zeros filled in"),
-    "dropout": UnfusedPass(1, 1, 1, "P dropped; a boolean mask is kept for the gradient"),
-}
+    from ..core.tiling import Rule
+    from .conditions import Conditions
 
 
 @dataclass(frozen=True)
-class TrainingStep:
+class BothPasses:
     """The cost of a training step over all heads and batches; None where no tiles fit.
 
     `reads`, `writes` and `total` are words. They leave out the dropout mask of an unfused pass, which only
@@ -106,12 +52,12 @@ class TrainingStep:
 
 
 @dataclass(frozen=True, repr=False)
-class Training(Answer):
-    """The answer of `training`: a step for each combination and tile rule."""
+class Step(Answer):
+    """The answer of `count` with both passes: a step for each combination and tile rule."""
 
     problem: Attention
     M_bytes: int | None
-    steps: list[TrainingStep]
+    steps: list[BothPasses]
     notes: tuple[str, ...] = ()
 
     @property
@@ -153,7 +99,7 @@ def bytes_moved(result: Result, after: str = "") -> ByteCell | str:
     return "nothing fits" if result.total_bytes is None else ByteCell(result.total_bytes, after)
 
 
-STEP: Columns[TrainingStep] = (
+STEP: Columns[BothPasses] = (
     Column("combination", "string", "combination"),
     Column("tiling", "string"),
     Column("forward", None, "forward", lambda step: schedule_and_tiles(step.forward)),
@@ -184,16 +130,16 @@ STEP: Columns[TrainingStep] = (
 PASS = ("schedule", "Br", "Bc", "fits", "sram_peak_bytes", "reads", "writes", "total_bytes")
 
 
-def of_pass(side: str) -> list[Column[TrainingStep]]:
+def of_pass(side: str) -> list[Column[BothPasses]]:
     """The columns of the `forward` or the `backward` pass of a step."""
 
-    def column(own: Column[Result]) -> Column[TrainingStep]:
+    def column(own: Column[Result]) -> Column[BothPasses]:
         return Column(f"{side}_{own.name}", own.type, of=lambda step: own.value(getattr(step, side)))
 
     return list(map(column, in_order(RESULT, PASS)))
 
 
-def unfused_lines(found: Training) -> list[str]:
+def unfused_lines(found: Step) -> list[str]:
     """A line for each step with unfused passes: which, and the bytes of their dropout masks."""
     lines = [
         f"{step.combination}: unfused {', '.join(step.unfused)}"
@@ -204,7 +150,7 @@ def unfused_lines(found: Training) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def answer_lines(found: Training) -> list[str]:
+def answer_lines(found: Step) -> list[str]:
     """The sentences on the step that fits and moves the fewest bytes: its advantage, and what it stores and computes
     for it."""
     fitting = [step for step in found.steps if step.fits is not False and step.total_bytes]
@@ -229,7 +175,7 @@ def answer_lines(found: Training) -> list[str]:
     return lines if found.M_bytes else [*lines, "Whether it fits is not known without M."]
 
 
-def named(step: TrainingStep) -> str:
+def named(step: BothPasses) -> str:
     """A step with the tiles of both passes: `flash2 (410x15, backward 6x216)`."""
     tiles = [f"{r.Br}x{r.Bc}" for r in (step.forward, step.backward) if r.Br]
     return step.combination + (f" ({tiles[0]}, backward {tiles[1]})" if len(tiles) == 2 else "")
@@ -243,76 +189,31 @@ def less_or_more(share: float) -> str:
 # ---------------------------------------------------------------- the count
 
 
-@takes_options()
-def training(
-    N: int,
-    d: int,
-    M: int | str | None = None,
-    *,
-    hardware: str | None = None,
-    paper_model: bool = False,
-    combinations: str | Iterable[str] = (),
-    tiles: TilesAsked | None = None,
-    backward_tiles: TilesAsked | None = None,
-    tile_multiple: int | None = None,
-    unfused: str | Iterable[str] = (),
-    mask: str | Mask = "dense",
-    **options: Unpack[ProblemOptions],
-) -> Training:
-    """The traffic of forward and backward passes together: a Training.
-
-    `combinations` are names of COMBINATIONS. `backward_tiles` is `tiles` unless given. `unfused` are names of PASSES:
-    operations that standard attention does in separate passes. Other options are those of `iosim.count`. Raises
-    InputError for whatever is not allowed.
-    """
-    under = conditions(hardware, options, tile_multiple, paper_model, tiles and (tiles, backward_tiles))
-    p, M = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware)
-    rule, backward_rule = read_tiles(tiles), read_tiles(backward_tiles, "--backward-tiles")
-    M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
-    known, names, passes = {c.name: c for c in COMBINATIONS}, names_in(combinations), names_in(unfused)
-    check_known("--combination", names, known)
-    check_known("--unfused", passes, PASSES)
-    chosen = [known[name] for name in dict.fromkeys(names)]
-    chosen = chosen or distinct_ways(p)
-    if M_bytes is None and needs_memory(chosen, rule, backward_rule):
+def count_steps(
+    p: Attention,
+    M_bytes: int | None,
+    chosen: list[Combination],
+    rules: tuple[Rule | None, Rule | None],
+    unfused: str | Iterable[str],
+    under: Conditions,
+) -> Step:
+    """The steps of these combinations. `rules` are the tiles of the forward and the backward pass; the second are the
+    first unless given. `unfused` are names of UNFUSED: operations that standard attention does in separate passes."""
+    rule, backward_rule = rules
+    passes = tuple(dict.fromkeys(known_names("--unfused", unfused, UNFUSED))) if unfused != () else ()
+    if M_bytes is None and needs_memory(chosen, {rule, backward_rule or rule}):
         raise without_memory()
     steps = [
-        count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, tuple(dict.fromkeys(passes)))
+        count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, passes)
         for c in chosen
         for forward_rule in rules_of(SCHEDULES[c.forward], rule, p)
     ]
-    base = count_step(known["standard"], "ideal", None, p, M_bytes, 1, tuple(dict.fromkeys(passes))).total_bytes
-    return Training(p, M_bytes, [with_ratio(step, base) for step in steps], under.notes)
+    base = count_step(COMBINATIONS[0], "ideal", None, p, M_bytes, 1, passes).total_bytes
+    return Step(p, M_bytes, [with_ratio(step, base) for step in steps], under.notes)
 
 
-def distinct_ways(p: Attention) -> list[Combination]:
-    """The combinations without those that move the words of an earlier one."""
-
-    def key(c: Combination) -> tuple[object, ...]:
-        passes = SCHEDULES[c.forward], SCHEDULES[c.backward]
-        return (*((s.text, mask_matters(s, p)) for s in passes), c.stored)
-
-    found: dict[tuple[object, ...], Combination] = {}
-    for c in COMBINATIONS:
-        found.setdefault(key(c), c)
-    return list(found.values())
-
-
-def names_in(texts: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of `a,b`, or of several such texts."""
-    return tuple(name.strip() for text in ([texts] if isinstance(texts, str) else texts) for name in text.split(","))
-
-
-def check_known(option: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise InputError for a name that is not known."""
-    for name in names:
-        if name not in known:
-            raise InputError(option, name, ", ".join(known), suggestion(name, known))
-
-
-def needs_memory(chosen: list[Combination], rule: Rule | None, backward_rule: Rule | None) -> bool:
+def needs_memory(chosen: list[Combination], rules: set[Rule | None]) -> bool:
     """Whether M decides the tiles of any combination."""
-    rules = {rule, backward_rule or rule}
     return bool(rules & {None, *TILE_RULES}) and any("ideal" not in SCHEDULES[c.forward].rules for c in chosen)
 
 
@@ -324,9 +225,9 @@ def count_step(
     M_bytes: int | None,
     multiple: int,
     unfused: tuple[str, ...],
-) -> TrainingStep:
+) -> BothPasses:
     """The step of one combination with one tile rule; the backward pass has the one that is asked for, if any is."""
-    passes = [PASSES[name] for name in unfused] if c.unfused else []
+    passes = [UNFUSED[name] for name in unfused] if c.unfused else []
     ahead = narrowed(p, lse="LSE" in c.stored, elementwise=sum(x.forward for x in passes))
     back = narrowed(p, elementwise=sum(x.backward for x in passes))
     backward_schedule = SCHEDULES[c.backward]
@@ -334,10 +235,10 @@ def count_step(
     forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)
     backward = run(backward_schedule, backward_rule, back, M_bytes, multiple)
     mask_bytes = p.instances * p.N * p.Nk * sum(x.mask_bytes for x in passes)
-    stored = {name: p.whole_bytes(TENSORS[name]) for name in c.stored}
+    stored = c.stored_bytes(p)
     if mask_bytes and c.stored:
         stored["dropout mask"] = mask_bytes
-    step = TrainingStep(
+    step = BothPasses(
         c.name,
         c.source,
         forward.tiling,
@@ -352,7 +253,7 @@ def count_step(
     return add_up(step, mask_bytes)
 
 
-def add_up(step: TrainingStep, mask_bytes: int) -> TrainingStep:
+def add_up(step: BothPasses, mask_bytes: int) -> BothPasses:
     """The step with the words, bytes and operations of all its passes. A recomputed forward pass counts twice."""
     times = 2 if step.recomputed else 1
     if step.forward.total is None or step.backward.total is None:
@@ -373,7 +274,7 @@ def add_up(step: TrainingStep, mask_bytes: int) -> TrainingStep:
     )
 
 
-def with_ratio(step: TrainingStep, standard_bytes: int | None) -> TrainingStep:
+def with_ratio(step: BothPasses, standard_bytes: int | None) -> BothPasses:
     """The step with its bytes as a multiple of standard attention's, if both are known."""
     if step.total_bytes is None or not standard_bytes:
         return step
