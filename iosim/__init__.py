@@ -17,7 +17,6 @@ _WHERE = {
     "least_M": "tuning.inverse",
     "bounds": "tuning.proven",
     "crossover": "tuning.crossover",
-    "mask": "masks.picture",
     "floor": "counting.floors",
     "Report": "counting.report",
     "Step": "counting.step",

@@ -34,7 +34,6 @@ from .kernels.explain import Explained as Explained
 from .kernels.explain import explain as explain
 from .kernels.prune import prune as prune
 from .kernels.read.arguments import tensor as tensor
-from .masks.picture import mask as mask
 from .pictures.plot import plot as plot
 from .schedules import SCHEDULES as SCHEDULES
 from .schedules import Schedule as Schedule

@@ -142,8 +142,8 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
     both = (kind, asked) == ("jsonl", "perfetto")  # JSON lines may be asked for as --json --format jsonl
     if kind and asked and kind != asked and not both:
         raise InputError("--format", kind, f"{asked}, as --json or --csv says, or one of them alone")
-    kind = kind or asked or form_of(path, "trace")
-    check_form(kind, "trace")
+    kind = kind or asked or form_of(path, "events")
+    check_form(kind, "events")
     check_file(kind, path)
     return kind
 

@@ -12,15 +12,24 @@ from .wings import Forms, rows
 
 WRITABLE = "a file in a folder that can be written"
 TEXT = ("txt", "text", "log", "out", "md")
-ANSWER = {"text": TEXT, "json": ("json",), "csv": ("csv",)}
+ANSWER: Forms = {"text": TEXT, "json": ("json",), "csv": ("csv",)}
 """{form: the file endings that ask for it}, of most answers. A name without an ending gets the first form."""
+PICTURE: Forms = {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)}
+EVENTS: Forms = {
+    "csv": ("csv", "txt"),
+    "jsonl": ("jsonl", "ndjson"),
+    "parquet": ("parquet",),
+    "perfetto": ("json", "perfetto-trace"),
+}
+OF_THE_HOUSE = {"answers": ANSWER, "picture": PICTURE, "events": EVENTS}
 SPREADSHEETS = ("xlsx", "xls", "ods")
 
 
 def forms_of(writer: str) -> Forms:
     """The forms that a command writes, as its wing's manifest says; else those of most answers."""
-    own = {} if writer == "answers" else {name: forms for _, name, forms in rows(lambda wing: wing.forms)}
-    return own.get(writer, ANSWER)
+    if writer in OF_THE_HOUSE:
+        return OF_THE_HOUSE[writer]
+    return {name: forms for _, name, forms in rows(lambda wing: wing.forms)}.get(writer, ANSWER)
 
 
 def form_of(path: str | None, writer: str, required: bool = False) -> str:

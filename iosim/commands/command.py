@@ -293,11 +293,11 @@ class Command(click.Command):
 
     def take_causal(self, params: dict[str, object]) -> None:
         """Set the mask to causal if --causal is given."""
-        other = params.get("mask") or params.get("expression")
+        other = params.get("mask")
         if other not in (None, "causal"):
             hint = "join them as --mask 'causal&...'"
             raise InputError("--causal", f"--mask {other} as well", "one of the two", hint)
-        params["mask" if params.get("expression") is None else "expression"] = "causal"
+        params["mask"] = "causal"
 
     def unreadable(self, ctx: click.Context, headings: Sequence[str] = HEADINGS) -> list[InputError]:
         """A fault for each option under these headings whose value cannot be read, and for each part of a list."""

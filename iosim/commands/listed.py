@@ -19,7 +19,6 @@ GROUPS: dict[str, dict[str, str]] = {
     "On a GPU": {"hardware": "Hardware presets, each number with unit and source."},
     "Look inside": {
         "schedules": "All schedules: source, formula, state and options of each.",
-        "mask": "A picture of a mask, its density and its tile counts.",
     },
 }
 """The commands of the house, each with a line of help, under the headings of `iosim --help`. Wings add theirs."""

@@ -76,6 +76,8 @@ class PictureKind(NamedTuple):
     """Options that contradict it."""
     ignores: tuple[str, ...] = ()
     """Options that change nothing in it."""
+    text: bool = False
+    """Whether it is text without a file."""
 
     def check(self, asked: Asked) -> None:
         """Raise InputError for an option that is needed and absent, for one that is refused, and for several values

@@ -47,7 +47,7 @@ def save(drawn: Drawn, path: str, option: str = "-o") -> None:
 
 def format_of(path: str | None) -> str:
     """The format that a file's name asks for; InputError for any other name."""
-    return form_of(path, "plot", required=True)
+    return form_of(path, "picture", required=True)
 
 
 def converter() -> ModuleType:

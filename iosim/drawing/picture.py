@@ -18,6 +18,8 @@ class Picture(Answer):
     """The drawing, as plain values."""
     remarks: tuple[str, ...] = ()
     """Notes on the answer that is drawn."""
+    said: Table | None = None
+    """The answer in text, where a picture has one: of a mask, its tiles as letters, and their counts."""
 
     @property
     def notes(self) -> list[str]:
@@ -37,16 +39,18 @@ class Picture(Answer):
         return svg[svg.index("<svg") :]
 
     def table(self) -> Table:
-        """A row for each point of each line. A mask has a row for each tile, with the share of it that is visible."""
+        """A row for each point of each line. Of a mask, its counts."""
+        if self.said:
+            return self.said
         rows = self.drawn.rows()
         cells = {name: cell for row in rows for name, cell in row.items()}  # charts may have columns of their own
         return Table([Column(name, type_of(cell)) for name, cell in cells.items()], rows)
 
     def to_dict(self) -> Row:
-        return {"title": self.drawn.title, "points": self.drawn.rows()}
+        return self.said.to_dict() if self.said else {"title": self.drawn.title, "points": self.drawn.rows()}
 
     def pieces(self) -> Pieces:
-        return [self.drawn.title]
+        return self.said.pieces() if self.said else [self.drawn.title]
 
     def summary(self) -> str:
         lines = f"; {numbered(len(self.drawn.lines), 'line')}" if isinstance(self.drawn, Sheet) else ""

@@ -6,15 +6,17 @@ from typing import NamedTuple
 
 import click
 
-from ..commands.answer import say
-from ..commands.command import Need, named_command
+from ..commands.answer import Output, answer_all, say
+from ..commands.command import named_command
 from ..commands.options import (
     AXES,
     COUNT,
     chip_options,
+    csv_option,
     file_option,
     flag_option,
     gathered,
+    json_option,
     memory_options,
     problem_asked,
     problem_options,
@@ -23,6 +25,7 @@ from ..commands.options import (
     variant_options,
 )
 from ..counting.given import Asked, Fields
+from ..drawing.asked import kind_of, places
 
 
 class Columns(NamedTuple):
@@ -37,10 +40,9 @@ class Columns(NamedTuple):
 
 @named_command(
     "plot",
-    needs=(Need("path"),),
     axes=(*AXES, "ranks"),
     usual="core",
-    first="picture N d M heads causal hardware schedules tiles",
+    first="picture N d M heads causal mask hardware schedules tiles path",
 )
 @click.argument("rows", required=False)
 @text_option("-x", "With a file of rows: the column on the x axis, as M_bytes.", metavar="COLUMN")
@@ -49,9 +51,7 @@ class Columns(NamedTuple):
 @flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
 @text_option(
     "--picture",
-    "traffic, gap (to the floor, against every M), race (moves; SVG), "
-    "roofline, time (least, and kept measurements), predicted (generated kernels by the model; all three with "
-    "--hardware), links (words between GPUs, with --ranks) or mask.",
+    f"What is drawn: {', '.join(places())}. Times need --hardware, links needs --ranks; race moves, as SVG.",
     default="traffic",
 )
 @text_option("--ranks", "With --picture links: numbers of GPUs, as 2:64:x2.", metavar="COUNTS", kind=COUNT)
@@ -60,17 +60,17 @@ class Columns(NamedTuple):
 @tile_options
 @variant_options
 @chip_options
-@file_option("A .png, .svg or .pdf file.")
-@gathered(columns=Columns)
+@json_option
+@csv_option
+@file_option("A .png, .svg or .pdf file; .json and .csv have what is drawn. A mask needs none.")
+@gathered(columns=Columns, output=Output)
 @problem_asked
-def command(
-    rows: str | None, columns: Columns, picture: str, ranks: str | None, asked: Asked, path: str | None
-) -> None:
+def command(rows: str | None, columns: Columns, picture: str, ranks: str | None, asked: Asked, output: Output) -> None:
     """Pictures: traffic against M or N, the gap to the floor, columns of a sweep, a roofline,
     times, a mask.
 
     If --N or --M is an axis, it is the x axis of the picture. A schedule that does not fit has a dashed line. ROWS is a
-    file of iosim sweep, tune or cache.
+    file of iosim sweep, tune or cache. A mask is text, unless it has a file.
 
     Examples: iosim plot --N 8192 --d 128 -o traffic.png;
     iosim plot sweep.csv -x M_bytes -y total --by schedule -o sweep.png;
@@ -80,17 +80,24 @@ def command(
     iosim plot --picture time --N 1024:8192:x2 --d 128 --heads 32 --hardware h100 -o time.svg;
     iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture links --ranks 2:64:x2 --N 131072 --d 128 --heads 32 --kv-heads 8 -o links.svg;
-    iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32 -o mask.png
+    iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32
     """
     from ..counting.sentence import joined
-    from ..drawing.asked import kind_of
-    from ..drawing.draw import format_of
+    from ..files import form_of
     from .plot import plot
 
-    format_of(path)
+    kind = kind_of(picture)
+    stated = (kind.text and output.on_stdout) or output.as_json or output.as_csv
+    form = "" if stated else form_of(output.path, "plot", required=True)
     values: Fields = {name: value for name, value in asked.given.items() if value not in (None, False)}
     values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
-    if vain := kind_of(picture).unused(values):
+    if vain := kind.unused(values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
+    path = None if form in ("", "json", "csv") else output.path
     found = plot(rows, **columns._asdict(), picture=picture, ranks=ranks, path=path, **values)
-    say(found.notes)
+    if path is not None:
+        say(found.notes)
+        return
+    answer_all(
+        [({}, found)], output._replace(as_json=output.as_json or form == "json", as_csv=output.as_csv or form == "csv")
+    )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from ..core.problem import DENSE, Attention
-from ..core.tiling import parse_tiles
+from ..core.tiling import Tiling, parse_tiles
 from ..counting.given import Given, problem
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.chart_svg import LEFT
@@ -17,7 +18,7 @@ from ..drawing.picture import Picture
 from ..drawing.svg import PLAIN, SHEET_WIDTH, head_svg, label, svg_file, svg_frame
 from ..errors import InputError
 from ..masks import parse_mask
-from ..masks.picture import MOST_PICTURE_PAIRS
+from .mask_text import MOST_PICTURE_PAIRS, bound, counts_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,12 +32,22 @@ MOST_TILES = 1024
 
 @dataclass(frozen=True)
 class TileMap:
-    """`shares` (Tr, Tc): how much of each tile is visible, from 0 to 1. Tiles have `rows_q` x `rows_k` tokens."""
+    """How much of each tile of a mask is visible. Pairs are evaluated when it is drawn."""
 
     title: str
-    shares: NDArray[np.float64]
-    rows_q: int
-    rows_k: int
+    problem: Attention
+    tiling: Tiling
+
+    @cached_property
+    def shares(self) -> NDArray[np.float64]:
+        """The visible share of each tile, from 0 to 1: (Tr, Tc)."""
+        p, t = self.problem, self.tiling
+        rows, columns = range(0, p.N, t.rows_q), range(0, p.Nk, t.rows_k)
+        if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
+            found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
+            allowed = f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side"
+            raise InputError("mask picture", found, allowed, "try a smaller --N or larger --tiles")
+        return np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, t)
 
     def rows(self) -> list[Row]:
         """A row for each tile, with the share of it that is visible."""
@@ -61,18 +72,12 @@ class TileMap:
 
 
 def tile_map(mask: str | Mask, N: int, Nk: int | None, tiling: Tiling) -> TileMap:
-    """The map of a mask, by evaluating every pair of queries and keys."""
-    p = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask))
-    rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    if p.N * p.Nk > MOST_PICTURE_PAIRS or max(len(rows), len(columns)) > MOST_TILES:
-        found = f"{p.N} x {p.Nk} tokens in {len(rows)} x {len(columns)} tiles"
-        allowed = f"at most {MOST_PICTURE_PAIRS} pairs and {MOST_TILES} tiles a side"
-        raise InputError("mask picture", found, allowed, "try a smaller --N or larger --tiles")
-    shares = np.ones((len(rows), len(columns))) if p.mask is DENSE else visible_shares(p, tiling)
-    active = int((shares > 0).sum())
+    """The map of a mask over N queries and Nk keys."""
+    p, of = Attention(N, 1, Nk=N if Nk is None else Nk, mask=parse_mask(mask)), bound(mask, tiling, N, Nk)
+    active, tiles = int(of.active_tiles), of.Tr * of.Tc
     title = f"{p.mask}, N = {p.N}, Nk = {p.Nk}, tiles {tiling.rows_q}x{tiling.rows_k}: "
-    title += f"{active:,} of {shares.size:,} tiles active ({active / shares.size:.1%})"
-    return TileMap(title, shares, min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk))
+    title += f"{active:,} of {tiles:,} tiles active ({active / tiles:.1%})"
+    return TileMap(title, p, Tiling(min(tiling.rows_q, p.N), min(tiling.rows_k, p.Nk)))
 
 
 def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
@@ -102,8 +107,8 @@ def tile_rects(tiles: TileMap) -> tuple[tuple[float, float], list[str]]:
     """(width, height) of a mask, and its tiles. The more of a tile is visible, the darker it is. Runs of equal small
     tiles are one rectangle."""
     rows, columns = tiles.shares.shape
-    scale = 420 / max(rows * tiles.rows_q, columns * tiles.rows_k)
-    height, width = scale * tiles.rows_q, scale * tiles.rows_k
+    scale = 420 / max(rows * tiles.tiling.rows_q, columns * tiles.tiling.rows_k)
+    height, width = scale * tiles.tiling.rows_q, scale * tiles.tiling.rows_k
     gap = 0.7 if min(height, width) > 4 else 0
     found = [f'<rect class="empty" {PLAIN["empty"]} width="{columns * width:.1f}" height="{rows * height:.1f}"/>']
     for i, line in enumerate(tiles.shares.tolist()):
@@ -119,10 +124,10 @@ def tile_rects(tiles: TileMap) -> tuple[tuple[float, float], list[str]]:
 
 
 def of_mask(asked: Asked) -> Picture:
-    """The picture of the mask."""
+    """The picture of the mask, as text too."""
     shown = {name: asked.values.get(name) for name in ("N", "Nk", "mask")}
-    p = problem(cast("Given", {**shown, "d": "1"}))
-    return Picture(tile_map(p.mask, p.N, p.Nk, parse_tiles(asked.choice.tiles or "64x64")))
+    p, tiling = problem(cast("Given", {**shown, "d": "1"})), parse_tiles(asked.choice.tiles or "64x64")
+    return Picture(tile_map(p.mask, p.N, p.Nk, tiling), said=counts_of(cast("str", shown["mask"]), tiling, p.N, p.Nk))
 
 
-MASK = PictureKind(of_mask, needs=("mask", "N"), ignores=("M", "schedules", "hardware"))
+MASK = PictureKind(of_mask, needs=("mask", "N"), ignores=("M", "schedules", "hardware"), text=True)

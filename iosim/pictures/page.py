@@ -21,13 +21,13 @@ from ..drawing.chart_svg import WIDTH, chart_svg
 from ..drawing.colours import ink_on, tensor_colours
 from ..drawing.page import document, folded, legend_of, rows_table, section
 from ..drawing.svg import label, segment, svg_frame, text_width
-from ..masks.picture import MOST_PICTURE_PAIRS
 from ..schedules import find
 from ..units import format_bytes
 from ..wings import offered
 from . import player
 from .fullest import fullest
 from .mask import tile_map, tiles_svg
+from .mask_text import MOST_PICTURE_PAIRS
 
 RooflineSection = Callable[[Report, str | None, Sequence[str], str | None, Rule | None], str]
 LETTERS = """<ul class="small">

@@ -1,5 +1,6 @@
 """The wing studies: roofline, memory, cache and trace."""
 
+from ..files import EVENTS
 from ..wings import Wing
 
 WING = Wing(
@@ -35,13 +36,6 @@ WING = Wing(
         "fastest of each GPU": "fastest:shown",
         "columns of fastest": "fastest:TILES",
     },
-    forms={
-        "trace": {
-            "csv": ("csv", "txt"),
-            "jsonl": ("jsonl", "ndjson"),
-            "parquet": ("parquet",),
-            "perfetto": ("json", "perfetto-trace"),
-        }
-    },
+    forms={"trace": EVENTS},
     page="roofline.md",
 )

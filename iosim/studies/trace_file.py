@@ -113,7 +113,7 @@ def read_events(path: str) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        kind = form_of(path, "trace")
+        kind = form_of(path, "events")
     except InputError as error:
         raise InputError("--trace", path, error.allowed) from None
     if kind == "perfetto":

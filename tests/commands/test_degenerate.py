@@ -19,7 +19,7 @@ COMMANDS = {
     "count --pass step": ["--M", "1KB"],
     "sweep": ["--M", "1,1KB"],
     "sweep --tiles best": ["--M", "1,1KB", "--schedule", "block-sparse"],
-    "mask": ["--tiles", "2x2"],
+    "plot --picture mask": ["--tiles", "2x2"],
     "trace": TILES[:4],
     "cache": [*TILES[:4], "--M", "1KB"],
 }
@@ -43,8 +43,7 @@ def test_every_size_with_every_mask(iosim, command):
 def judge(iosim, command, problems):
     name, *more = command.split()
     for (N, Nk, d), mask in problems:
-        given = [mask] if name == "mask" else ["--d", d, "--mask", mask]
-        args = [name, *given, *more, "--N", N, "--Nk", Nk, *COMMANDS[command]]
+        args = [name, "--d", d, "--mask", mask, *more, "--N", N, "--Nk", Nk, *COMMANDS[command]]
         for form in ([], ["--csv"], ["--json"]):
             with warnings.catch_warnings():
                 warnings.simplefilter("error")

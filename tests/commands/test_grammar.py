@@ -464,8 +464,8 @@ def test_notes_that_differ_only_in_numbers_are_said_once(iosim):
 
 
 def test_a_mask_of_one_tile_asks_for_smaller_ones(iosim):
-    assert "--tiles 1x1, show more" in iosim("mask", "causal", "--N", 8).stdout
-    whole = iosim("mask", "causal", "--N", 8, "--tiles", "1x1")
+    assert "--tiles 1x1, show more" in iosim("plot", "--picture", "mask", "--causal", "--N", 8).stdout
+    whole = iosim("plot", "--picture", "mask", "--causal", "--N", 8, "--tiles", "1x1")
     assert whole.stdout.startswith("#.......\n##......\n") and "one tile" not in whole.stdout
 
 

@@ -75,7 +75,7 @@ WRITTEN = {
     "x.json": ("count", *SIZES, "--M", "1KB"),
     "y.json": LINES["trace"],
     "x.html": ("report", *SIZES, "--M", "1KB"),
-    "x.txt": ("mask", "causal", "--N", 8),
+    "x.txt": ("bounds", "--N", 8, "--d", 2, "--M", "1KB"),
 }
 
 

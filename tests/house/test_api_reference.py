@@ -35,7 +35,7 @@ SECTIONS = {
     "Questions": {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"], "batches/answer.py": ["batch"],
         "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
-        "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"], "masks/picture.py": ["mask"],
+        "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"],
         "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"],
     },
     "Answers": {

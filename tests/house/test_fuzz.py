@@ -131,7 +131,7 @@ POOLS = {
     "--line": (["2", "64"], BAD_SIZES),
     "--policy": (["lru", "belady", "both"], ["", "LRU", "opt"]),
     "--tensors": (["Q", "Q,K,V,O"], ["", "Z", ",", "Q,,K"]),
-    "--picture": (["traffic", "mask", "footprint", "timeline"], ["", "masks"]),
+    "--picture": (["traffic", "mask", "race"], ["", "masks", "timeline"]),
     "--format": (["csv", "jsonl", "parquet", "perfetto"], ["", "xlsx"]),
     "--columns": (["N,total", "schedule"], ["", "M", "totl", ","]),
     "--budget": (["1MB", "12GB"], BAD_SIZES),
@@ -178,7 +178,6 @@ OFTEN = {
     "roofline": {"--hardware": 0.9, "--M": 0.1},
     "batch": {"--requests": 0.95},
     "plot": {"-o": 0.95},
-    "mask": {"--mask": 0.1},
 }
 USUAL = {"--N": 0.97, "--d": 0.95, "--M": 0.7, "--tiles": 0.6, "-o": 0.1, "--hardware": 0.1}
 
@@ -190,7 +189,7 @@ def line(rng, name):
     for parameter in main.get_command(None, name).params:
         option = max(parameter.opts, key=len) if parameter.param_type_name == "option" else None
         if option is None:
-            if rng.random() < {"mask": 0.9, "explain": 0.97, "plot": 0.1, "sweep": 0.1}.get(name, 0.4):
+            if rng.random() < {"explain": 0.97, "plot": 0.1, "sweep": 0.1}.get(name, 0.4):
                 args.append(pick(rng, bad, ARGUMENTS.get(name, OTHER)))
         elif parameter.is_flag:
             args += [option] if rng.random() < 0.12 else []
@@ -299,7 +298,7 @@ SIZES = ["--N", "64", "--d", "8"]
 GOOD = {
     **{name: [*SIZES, "--M", "1KB"] for name in ("count", "tune", "bounds", "report")}, "cache": [*SIZES, "--M", "1KB", "--tiles", "4x4"],
     "sweep": [*SIZES, "--M", "1KB", "--dry-run"], "trace": ["--N", "8", "--d", "4", "--tiles", "4x4"], "verify": ["--cpu", "--N", "8", "--d", "4"],
-    "roofline": [*SIZES, "--hardware", "t4"], "mask": ["causal", "--N", "8"],
+    "roofline": [*SIZES, "--hardware", "t4"], "plot": ["--picture", "mask", "--mask", "causal", "--N", "8"],
 }  # fmt: skip
 
 

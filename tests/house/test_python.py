@@ -32,7 +32,6 @@ FUNCTIONS = [
     "roofline",
     "memory",
     "links",
-    "mask",
     "verify",
     "trace",
     "cache",
@@ -91,7 +90,6 @@ SPECIAL = {
     "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet", "share"},  # the answer is a DataFrame
     "plot": {"M"},
-    "mask": {*option_names()} - {"N", "Nk"},  # a mask has two lengths
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
 }  # fmt: skip
 PATH = {name: SPECIAL.setdefault(name, set()).add("path") for name in FUNCTIONS if name not in ("trace", "plot")}
@@ -182,10 +180,9 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
 def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
     import iosim as package
 
-    assert (
-        iosim("mask", "causal", "--N", 64, "--tiles", "16x16").stdout
-        == f"{package.mask('causal', 64, tiles=(16, 16))}\n"
-    )
+    masked = package.plot(picture="mask", mask="causal", N=64, tiles=(16, 16))
+    said = iosim("plot", "--picture", "mask", "--causal", "--N", 64, "--tiles", "16x16").stdout
+    assert said == f"{masked}\n" and masked.to_frame()["active_tiles"].tolist() == [10]
     events = package.trace(64, 8, tiles=(16, 16), path=str(tmp_path / "t.csv"))
     assert iosim("trace", "--N", 64, "--d", 8, "--tiles", "16x16").stdout == (tmp_path / "t.csv").read_text()
     assert len(events.to_frame()) == len(list(events)) == len((tmp_path / "t.csv").read_text().splitlines()) - 1
@@ -193,7 +190,7 @@ def test_mask_trace_and_plot_say_what_their_commands_say(iosim, tmp_path):
     assert picture._repr_html_().startswith("<svg") and {"flash2"} <= set(picture.to_frame()["line"])
     of_rows = package.plot(package.sweep(N="64:256:x2", d=8, M="2KB"), x="N", y="total", by="schedule,tiling")
     assert len(of_rows.drawn.lines) == len(of_rows.to_frame()["line"].unique()) > 3
-    assert package.plot(picture="mask", mask="causal", N=64, tiles=(16, 16)).to_frame()["visible"].max() == 1
+    assert max(row["visible"] for row in masked.drawn.rows()) == 1
     gap = package.plot(picture="gap", N=64, d=8, schedules="flash2").to_frame()
     assert gap["total"].notna().sum() + gap["ratio_to_floor"].notna().sum() == len(gap), "of two charts"
 

@@ -30,7 +30,7 @@ def fits(d, M):
 
 
 def mask_row(*args):
-    result = CliRunner().invoke(main, ["mask", *map(str, args), "--json"])
+    result = CliRunner().invoke(main, ["plot", "--picture", "mask", "--mask", *map(str, args), "--json"])
     return json.loads(result.stdout)
 
 

@@ -12,7 +12,7 @@ from paths import DOCS, ROOT
 import iosim
 from iosim.core.tiling import Tiling
 from iosim.hardware import load
-from iosim.masks.picture import describe
+from iosim.pictures.mask_text import describe
 
 PAGE = (DOCS / "tutorial.md").read_text()
 BLOCKS = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", PAGE, re.S)

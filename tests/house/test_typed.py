@@ -34,7 +34,7 @@ events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", sch
 for table in (
     iosim.crossover(512, [64, 128], schedules="flash2,standard"),
     iosim.memory("1024:4096:x2", 64, heads=4),
-    iosim.mask("causal&window:64", 512, tiles=(32, 32)),
+    iosim.plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32)),
     iosim.cache(256, 64, ["16KB", "64KB"], tiles=(64, 64), policy="lru"),
 ):
     print(len(table), table.to_frame(), table.to_dict(), table[0]["N"])

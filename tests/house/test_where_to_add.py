@@ -113,7 +113,7 @@ def test_a_mask_atom_is_one_row(copy):
     check = "check --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"
     picture, usage, misspelt, number, _ = copy.lines(
         [
-            (["mask", "even", "--N", "8", "--tiles", "1x1"], 0),
+            (["plot", "--picture", "mask", "--mask", "even", "--N", "8", "--tiles", "1x1"], 0),
             (["count", "--help"], 0),
             (["count", "--N", "64", "--d", "8", "--mask", "evne"], 2),
             (["count", "--N", "64", "--d", "8", "--mask", "even:3"], 2),

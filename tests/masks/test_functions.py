@@ -147,7 +147,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_function_has_one_message(name, iosim):
-    result = iosim("mask", f"py:{FILE}:{name}", "--N", N)
+    result = iosim("plot", "--picture", "mask", "--mask", f"py:{FILE}:{name}", "--N", N)
     assert result.exit_code == 2 and result.stdout == ""
     (line,) = result.stderr.splitlines()
     assert all(part in line for part in BAD[name]), line
@@ -159,13 +159,13 @@ def test_a_bad_function_has_one_message(name, iosim):
 ])  # fmt: skip
 def test_a_bad_file_has_one_message(text, code, part, tmp_path, iosim):
     (tmp_path / "own.py").write_text(text)
-    result = iosim("mask", f"py:{tmp_path}/own.py:f", "--N", N)
+    result = iosim("plot", "--picture", "mask", "--mask", f"py:{tmp_path}/own.py:f", "--N", N)
     assert result.exit_code == code and part in result.stderr and len(result.stderr.splitlines()) == 1
 
 
 def test_what_a_file_prints_is_no_answer(tmp_path, iosim):
     (tmp_path / "own.py").write_text("print('read')\ndef f(b, h, q, k):\n    print('asked')\n    return q >= k\n")
-    result = iosim("mask", f"py:{tmp_path}/own.py:f", "--N", N, "--json")
+    result = iosim("plot", "--picture", "mask", "--mask", f"py:{tmp_path}/own.py:f", "--N", N, "--json")
     assert json.loads(result.stdout)["visible_pairs"] == N * (N + 1) // 2
     assert "read" in result.stderr and "asked" in result.stderr
 

@@ -169,7 +169,7 @@ def test_a_dense_map_is_whole():
 
 
 def test_tiles_that_are_active_are_those_that_are_counted():
-    from iosim.masks.picture import describe
+    from iosim.pictures.mask_text import describe
 
     for mask in ("causal&window:9", "global:3|strided:7", "~causal", "window:1b"):
         tiles = tilemap.tile_map(mask, 50, 40, Tiling(8, 6))

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, TypedDict
 
 from ..answer import Table, columns_of
 from ..core.problem import Attention
-from ..core.tiling import Tiling, parse_tiles
+from ..core.tiling import Tiling
 from ..errors import InputError
-from . import parse_mask
-from .expression import DENSE
-from .mask import BoundMask, Mask, formula_density
+from ..masks import parse_mask
+from ..masks.expression import DENSE
+from ..masks.mask import BoundMask, Mask, formula_density
 
 if TYPE_CHECKING:
     from ..core.mask_types import Mask as AnyMask
-    from ..core.tiling import TilesAsked
     from ..core.typing import Bools
 
 
@@ -24,7 +23,7 @@ MOST_PICTURE_PAIRS = 2**28  # pairs of tokens that are evaluated for a picture
 
 
 class MaskRow(TypedDict):
-    """The row of `iosim mask`."""
+    """The counts of a mask."""
 
     mask: str
     N: int
@@ -70,20 +69,13 @@ def describe(expression: str | AnyMask, tiling: Tiling, N: int, Nk: int | None =
     }
 
 
-def mask(expression: str | AnyMask, N: int, Nk: int | None = None, *, tiles: TilesAsked = "64x64") -> Table:
-    """A picture of a mask, its density, its tile counts, and the formula a paper gives for it: a Table of one row.
-
-    `expression` is a mask as `causal&window:64`, `tiles` are Br x Bc. Raises InputError for whatever is not allowed.
-    """
-    tiling = parse_tiles(tiles)
+def counts_of(expression: str | AnyMask, tiling: Tiling, N: int, Nk: int | None = None) -> Table:
+    """A mask as text, its tile counts and densities, and the formula that a paper gives for it: a Table of one row."""
     row, picture = describe(expression, tiling, N, Nk), draw(bound(expression, tiling, N, Nk))
     hint = ["(one tile covers the whole mask; smaller ones, as --tiles 1x1, show more)"] * (row["Tr"] * row["Tc"] == 1)
     lines = [picture, *hint, *(f"{name}: {shown(name, value)}" for name, value in row.items())]
     cells = {name: value for name, value in row.items()}
-    title = (
-        f"{row['mask']}, {row['N']} x {row['Nk']}, {row['active_tiles']:,} of {row['Tr'] * row['Tc']:,} tiles active"
-    )
-    return Table(columns_of(MaskRow), [cells], title, {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
+    return Table(columns_of(MaskRow), [cells], "", {**cells, "picture": picture.splitlines()}, ["\n".join(lines)])
 
 
 def shown(name: str, value: object) -> str:
