@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 MOST_KEPT = 1 << 24  # elements whose values are kept
 VALUES = "_iosim_values"
-WRITES = [0]  # how often integers that are kept were written in place
 CHANGED: dict[int, object] = {}  # {memory of tensors: its storage}, of those that kernels changed
 
 
@@ -52,7 +51,6 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
     from torch.utils._pytree import tree_flatten
 
     written = function._schema.is_mutable and any(hasattr(v, VALUES) for v in given)
-    WRITES[0] += written
     if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
         try:
             found = computed(function, values, named)
@@ -97,7 +95,6 @@ def forget(tensor) -> None:  # type: ignore[no-untyped-def]
     if known(tensor) and is_fake(tensor):
         storage = tensor.untyped_storage()
         CHANGED[storage._cdata] = storage
-        WRITES[0] += 1
 
 
 def real(value):  # type: ignore[no-untyped-def]

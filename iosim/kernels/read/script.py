@@ -1,8 +1,7 @@
 """Runs a user's script without a GPU, and catches its launches of Triton kernels.
 
 The script runs to its end, and each launch is recorded with its arguments in place of being run. If PyTorch is
-installed, tensors take no memory; without it a script can use `iosim.tensor`. A launch that is made again has the same
-key of what was handed to it, which is found without looking further.
+installed, tensors take no memory; without it a script can use `iosim.tensor`.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from functools import cached_property
 from hashlib import blake2b
 from importlib.util import find_spec
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 from ...errors import InputError, IosimError
 from ..pretend.cuda import absent_gpu, measures_pretended
 from ..pretend.packages import stand_ins
 from ..pretend.tensors import pretended_tensors
-from ..pretend.values import VALUES, WRITES, forget
+from ..pretend.values import VALUES, forget
 from ..walk.launch import Tensor, Value, is_descriptor
 from ..walk.places import place
 from .arguments import as_tensor
@@ -32,63 +31,6 @@ from .faults import Overtime, fault, limited
 from .inductor_code import inductor_code, uncounted
 from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, require_triton
 from .kernel_file import folder_on_path
-
-PLAIN = (int, float, str, bool, type(None))
-
-
-class Differs(Exception):
-    """An object of which it is not known whether it is the same again."""
-
-
-def key_of(kernel: object, number: int, values: tuple[Value, ...], named: Mapping[str, Value]) -> object:
-    """The key of a launch at a line of the script; None if launches with equal keys might differ.
-
-    It holds while the tensors of the arguments are kept.
-    """
-    layer = kernel
-    while layer is not None:  # heuristics may read what changes
-        if type(layer).__name__ == "Heuristics":
-            return None
-        layer = getattr(layer, "fn", None)
-    try:
-        return id(kernel), number, tuple(map(part_of, values)), tuple((n, part_of(v)) for n, v in named.items())
-    except Differs:
-        return None
-
-
-def part_of(value: Value) -> object:
-    """What decides the answer of an argument or of a grid. Raises Differs where that is not known."""
-    if isinstance(value, PLAIN):
-        return type(value), value
-    if isinstance(value, tuple | list):
-        return tuple(map(part_of, value))
-    if isinstance(value, FunctionType):
-        return of_function(value)
-    if isinstance(value, ModuleType | BuiltinFunctionType | type):
-        return id(value)
-    if is_descriptor(value):
-        return part_of(value.base), tuple(value.shape), tuple(value.strides), tuple(value.block_shape)
-    if type(value).__module__ in ("torch", "triton.language.core") and type(value).__name__ in ("dtype", "constexpr"):
-        return repr(value)
-    if not hasattr(value, "untyped_storage"):
-        raise Differs
-    return value.dtype, tuple(value.shape), value.stride(), value.storage_offset(), of_values(value)  # type: ignore[attr-defined]
-
-
-def of_values(tensor: object) -> object:
-    """What decides the integers of a pretended tensor: the tensor that keeps them, and that nothing was written."""
-    kept = getattr(tensor, VALUES, None)
-    return None if kept is None else (id(kept), WRITES[0])
-
-
-def of_function(function: FunctionType) -> object:
-    """The code of a function, and all that it reads from outside."""
-    code, names = function.__code__, function.__globals__
-    if any(isinstance(constant, CodeType) for constant in code.co_consts):
-        raise Differs
-    cells = tuple(part_of(cell.cell_contents) for cell in function.__closure__ or ())
-    read = tuple(id(v) if callable(v := names.get(n)) else part_of(v) for n in code.co_names)
-    return code, part_of(function.__defaults__), cells, read
 
 
 @dataclass(frozen=True)
@@ -371,18 +313,12 @@ def launches_caught(found: ScriptRun, capability: int) -> Iterator[None]:
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.jit import JITFunction
 
-    seen: dict[object, tuple[Compiled, object]] = {}
-    different: dict[object, Caught] = {}  # equal launches are kept once, for the sake of their integers
+    different: dict[object, Compiled] = {}  # equal launches are kept once, for the sake of their integers
 
     def run(self: object, *values: Value, **named: Value) -> Compiled:
-        key = key_of(self, line_of(found.path), values, named)
-        made, _ = seen.get(key) or (None, None)
-        if made is None:
-            launch = launch_of(self, values, named)
-            made = Compiled(found, different.setdefault(launch.key, launch), capability)
-            made.forget_changed({**dict(zip(launch.kernel.parameters, values, strict=False)), **named})
-        if key is not None:
-            seen[key] = made, (values, named)
+        launch = launch_of(self, values, named)
+        made = different.setdefault(launch.key, Compiled(found, launch, capability))
+        made.forget_changed({**dict(zip(launch.kernel.parameters, values, strict=False)), **named})
         if not named.get("warmup"):
             found.launches.append(made._launch)
         return made
