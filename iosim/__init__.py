@@ -32,6 +32,8 @@ _WHERE = {
     "Attention": "core.problem",
     "Tensor": "core.problem",
     "Tiling": "core.tiling",
+    "schedules": "counting.schedule_text",
+    "hardware": "hardware",
     "Schedule": "schedules",
     "SCHEDULES": "schedules",
     "register": "schedules",
@@ -72,6 +74,8 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'iosim' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in import_module(".asked_modules", __name__).ASKED:
+        return import_module(f".{name}", __name__)
     found = getattr(import_module(f".{where}", __name__), name)
     if callable(found) and not isinstance(found, type):
         import_module(".core.shown_options", __name__).spelled_out(found)

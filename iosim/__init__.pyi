@@ -19,6 +19,7 @@ from .counting.floors import floor as floor
 from .counting.question import count as count
 from .counting.report import Report as Report
 from .counting.result import Result as Result
+from .counting.schedule_text import schedules as schedules
 from .counting.step import Step as Step
 from .distributed.answer import Links as Links
 from .distributed.answer import links as links
@@ -30,6 +31,7 @@ from .gpu.ask import verify as verify
 from .gpu.cpu_runs import Checks as Checks
 from .gpu.profile.run import Explanations as Explanations
 from .gpu.verify_run import Verdicts as Verdicts
+from .hardware import hardware as hardware
 from .kernels.explain import Explained as Explained
 from .kernels.explain import explain as explain
 from .kernels.prune import prune as prune

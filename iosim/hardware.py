@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .answer import Column, Columns, Row, Table, numbered
+from .asked_modules import answers
 from .errors import InputError, MissingError, did_you_mean, suggestion
 from .reading import Garbled, Unreadable, parse_toml, read_toml
 
@@ -358,3 +359,11 @@ def numbers(name: str) -> Table:
     ]
     again = ({**row, "source": "as above"} if row["source"] == last["source"] else row for last, row in pairwise(rows))
     return Table(NUMBER, rows, name, {"hardware": rows}, text=[Table(NUMBER, [rows[0], *again])])
+
+
+def hardware(name: str | None = None) -> Table:
+    """The presets; with a name or a file, every number of one GPU with its source: a Table."""
+    return presets() if name is None else numbers(name)
+
+
+answers(__name__)

@@ -20,10 +20,10 @@ def command(name: str | None, toml: bool, output: Output) -> None:
 
     Another GPU is a file. Begin with that of a preset: iosim hardware h100 --toml > mine.toml
     """
-    from ..hardware import numbers, presets, toml_of
+    from ..hardware import hardware, toml_of
 
     if not toml:
-        answer_all([({}, presets() if name is None else numbers(name))], output)
+        answer_all([({}, hardware(name))], output)
         return
     if name is None:
         raise InputError("--toml", "no name", "one preset", "as in iosim hardware h100 --toml")

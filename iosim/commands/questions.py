@@ -23,4 +23,4 @@ def help(question: str | None = None) -> None:
         names = [name for name in all_commands() if hasattr(iosim, name)]
         raise InputError("help", question, ", ".join(names), suggestion(question, names))
     function = getattr(iosim, question)
-    print(f"iosim.{question}{inspect.signature(function)}\n\n{inspect.getdoc(function)}")
+    print(f"iosim.{question}{inspect.signature(function)}\n\n{inspect.getdoc(inspect.unwrap(function))}")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import click
 
-from ..counting.given import Asked
-from ..errors import InputError
+from ..counting.given import Asked, Fields, counts
 from .answer import Output, answer_all
 from .command import named_command
 from .options import memory_options, outputs, problem_asked, problem_options, tiles_option, visit_option
@@ -30,21 +27,14 @@ def command(name: str | None, asked: Asked, output: Output) -> None:
 
     Example: iosim schedules flash2 --N 8192 --d 128 --M 100KB
     """
-    from ..counting.about_schedules import Schedules
-    from ..counting.schedule_text import schedule_answer, sizes_of
-    from ..schedules import find
+    from ..counting.schedule_text import schedules
 
-    sized = any(value not in (None, False) for value in (*asked.given.values(), asked.memory, asked.choice.tiles))
-    if name is None:
-        if sized:
-            hint = "as in iosim schedules flash2 --N 8192 --d 128"
-            raise InputError("NAME", "nothing", "a schedule, with sizes", hint)
-        answer_all([({}, Schedules())], output)
-        return
-    schedule = find(name)
-    if not sized:
-        answer_all([({}, schedule_answer(schedule))], output)
-        return
-    under = asked.under
-    sizes = sizes_of(schedule, asked.problem, asked.choice.rule, asked.M_bytes, under.multiple)
-    answer_all([({}, replace(schedule_answer(schedule, sizes), notes=under.notes))], output)
+    fields = {option: value for option, value in counts(asked.given, required=()).items() if value is not False}
+    choice = asked.choice
+    place: Fields = {
+        "M": choice.M,
+        "hardware": choice.hardware,
+        "tiles": choice.tiles,
+        "paper_model": choice.paper_model,
+    }
+    answer_all([({}, schedules(name, **place, **fields))], output)

@@ -9,24 +9,35 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from os.path import basename
 from textwrap import wrap
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 from ..answer import Row, Table
 from ..core.folded import Folded
 from ..core.machine import Machine
 from ..core.problem import Attention, as_moved
 from ..core.text_lines import LineTraffic, box
-from ..core.tiling import Rule, Tiling, tiles_text
-from ..errors import FoldingError
+from ..core.tiling import Rule, Tiling, read_tiles, tiles_text
+from ..errors import FoldingError, InputError
 from ..grid import grouped
-from ..schedules import Schedule, require
+from ..masks import parse_mask
+from ..schedules import Schedule, find_all, require
 from ..schedules.registry import LETTERS
-from .about_schedules import ABOUT, SMALL, TILES, schedule_row, text_of
+from ..units import parse_bytes
+from .about_schedules import ABOUT, SMALL, TILES, Schedules, schedule_row, text_of
 from .asked import asked
+from .conditions import conditions
 from .count import one_tiling
+from .given import memory
+from .names import takes_options
+
+if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
 
 Moved = Mapping[str, tuple[int, int]]
 RUNS = (  # each size that a formula may name, and each number of tiles, is a different prime
@@ -90,6 +101,44 @@ class Sizes(NamedTuple):
 
     def __str__(self) -> str:
         return f"{asked(self.problem)}, tiles {tiles_text(self.tiling)}"
+
+
+@takes_options()
+def schedules(
+    name: str | Schedule | None = None,
+    N: int | None = None,
+    d: int | None = None,
+    M: int | str | None = None,
+    *,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    tiles: TilesAsked | None = None,
+    mask: str | Mask = "dense",
+    **options: Unpack[ProblemOptions],
+) -> Schedules | Table:
+    """All schedules; or with a name one of them: its source, formula, state, options, tensors and text.
+
+    The text shows the words that each line moves: as formulas, or as numbers with N, d, and tiles or M. Other options
+    are those of `count`. Raises InputError for whatever is not allowed.
+    """
+    sized = any(value is not None for value in (N, d, M, hardware, tiles)) or mask != "dense" or options
+    if name is None:
+        if sized:
+            hint = "as in iosim schedules flash2 --N 8192 --d 128"
+            raise InputError("NAME", "nothing", "a schedule, with sizes", hint)
+        return Schedules()
+    (schedule,) = find_all(name)
+    if not sized:
+        return schedule_answer(schedule)
+    for option, value in (("--N", N), ("--d", d)):
+        if value is None:
+            raise InputError(option, "nothing", "a whole number from 1", f"give {option}")
+    under = conditions(hardware, options, None, paper_model, tiles)
+    p = Attention(cast("int", N), cast("int", d), mask=parse_mask(mask), **under.options)
+    size = memory(M, hardware)
+    M_bytes = None if size is None else parse_bytes(size, p.word_bytes)
+    sizes = sizes_of(schedule, p, read_tiles(tiles), M_bytes, under.multiple)
+    return replace(schedule_answer(schedule, sizes), notes=under.notes)
 
 
 def schedule_answer(schedule: Schedule, sizes: Sizes | None = None) -> Table:

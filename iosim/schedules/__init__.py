@@ -1,5 +1,6 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
+from ..asked_modules import answers
 from ..options import expect
 from .registry import SCHEDULES, Schedule, applies, distinct, find, find_all, reads_cache, register, require
 
@@ -46,3 +47,5 @@ __all__ = [
     "register",
     "require",
 ]
+
+answers(__name__)

@@ -373,3 +373,14 @@ def test_help_shows_every_question(capsys):
     assert inspect.getdoc(iosim.count).splitlines()[0] in capsys.readouterr().out
     with pytest.raises(iosim.InputError, match="did you mean 'count'"):
         iosim.help("cuont")
+
+
+def test_questions_with_the_names_of_modules_are_asked_and_imported():
+    """`iosim.schedules` and `iosim.hardware` are modules that answer; their signatures show every option."""
+    from iosim.hardware import load
+
+    assert load("h100").name == "H100" and iosim.hardware.load is load and len(iosim.hardware()) > 10
+    assert iosim.hardware("h100").to_dict()["hardware"][0]["key"] and "flash2" in iosim.schedules.SCHEDULES
+    assert {"causal", "registers", "tiles"} <= {*inspect.signature(iosim.schedules).parameters}
+    (own,) = iosim.schedules("flash2", 64, 8, tiles=(8, 8), causal=True).to_dict()["schedules"]
+    assert own["run"]["mask"] == "causal" and own["text"] and len(iosim.schedules().to_rows()) == len(iosim.SCHEDULES)

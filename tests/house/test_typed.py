@@ -29,7 +29,7 @@ first: int = iosim.curve(512, 64, schedules=iosim.SCHEDULES["flash2"]).steps[0].
 floor: int | float | None = iosim.bounds(512, 64, "64KB")["floor"].words
 seconds: float = iosim.roofline(512, 64, "H100", tiles=(128, 64), decode=True).rows[0].sm_traffic_seconds
 steps: int = len(iosim.count(512, 64, "64KB", passes="step", unfused="dropout").steps)
-right: bool = iosim.check(64, 16, tiles=(16, 16), seed=1, dropout=0.1, schedules=["flash2"]).ok
+right: bool = iosim.verify(64, 16, cpu=True, tiles=(16, 16), seed=1, dropout=0.1, schedules=["flash2"]).ok
 events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", schedule="block-sparse-q").write("t.csv")
 for table in (
     iosim.crossover(512, [64, 128], schedules="flash2,standard"),
@@ -50,7 +50,7 @@ BAD = {
     "iosim.Capacity(16, 16)": "call-arg",
     "iosim.tune(512, 64, '64KB', head=2)": "call-arg",
     "iosim.roofline(512, 64)": "call-arg",
-    "iosim.check(64, 16, tiles=[16])": "arg-type",
+    "iosim.verify(64, 16, tiles=[16])": "arg-type",
 }
 
 
