@@ -124,7 +124,7 @@ def test_what_the_page_says_of_cudnn_in_decoding(folder):
     assert first.grid == (p.splits, p.kv_heads, 1)
     assert stores <= first.store_bytes <= stores + partial.write_bytes
     more = first.load_bytes - sum(2 * said.tensors[name][0] for name in ("Q", "K", "V"))
-    page = (ROOT / "docs" / "hardware" / "serving.md").read_text()
+    page = (ROOT / "validation" / "pages" / "serving.md").read_text()
     assert more % (p.splits * p.kv_heads) == 0 and f"reads {more // (p.splits * p.kv_heads):,} bytes more" in page
     assert f"{more / first.load_bytes:.1%}".replace("%", " %") in page
 
@@ -337,7 +337,7 @@ def test_passes_of_pytorch_without_a_fused_kernel(folder):
     written = [r for r in read_csv(folder / "math_rows.csv") if r["explains"] == "True"]
     assert [(r["pass"], r["read_predicted"], r["tiles"]) for r in written] == kept
     errors = [abs(float(r["dram_ratio"]) - 1) for r in written]
-    assert median(errors) <= 0.022 and max(errors) <= 0.22, "docs/hardware/other-peoples-kernels.md"
+    assert median(errors) <= 0.022 and max(errors) <= 0.22, "validation/pages/other-peoples-kernels.md"
     assert found.pop((1, 128, "fp16", "dense")) == [], "decoding: products of a vector are not explained"
     assert len(found) == 8 and all(len(passes) == 3 for passes in found.values()), found
 
@@ -652,7 +652,7 @@ def imported(path):
 
 
 def test_what_the_page_says_of_random_rows_and_planted_faults():
-    page = " ".join((ROOT / "docs/hardware/not-explained.md").read_text().split())
+    page = " ".join((ROOT / "validation/pages/not-explained.md").read_text().split())
     rows, planted = read_csv(RANDOM / "random_rows.csv"), read_csv(RANDOM / "planted_rows.csv")
     assert len(rows) == 61 and all(row["ok"] == row["words_equal"] == "True" for row in rows)
     assert "all 61 rows agreed" in page
@@ -697,7 +697,7 @@ def test_what_the_page_says_of_splits():
             assert row["grid"] == f"{-(-N // 64)}x{splits[-1]}x{heads}" and "splitkv" in row["kernel"]
         else:
             assert "splitkv" not in row["kernel"]
-    assert splits == [4, 4, 3, 4, 1] and "5 heads: 4 splits" in (ROOT / "docs/hardware/not-explained.md").read_text()
+    assert splits == [4, 4, 3, 4, 1] and "5 heads: 4 splits" in (ROOT / "validation/pages/not-explained.md").read_text()
 
 
 def test_batches_on_a_gpu_were_equal_to_the_byte():

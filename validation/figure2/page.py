@@ -25,7 +25,7 @@ HOW = """\
 `PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` generates kernels from the schedules and times
 them on a GPU. With `--page` it writes the tables and verdicts below from `figure2.csv`. Neither the kernels nor the
 GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times come from the
-[time model](../hardware/predictions.md)."""
+[time model](../pages/predictions.md)."""
 MIDDLE = f"""
 ## Measured
 

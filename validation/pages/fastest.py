@@ -1,4 +1,4 @@
-"""The parts of docs/hardware/tiles-by-time.md: what `iosim tune --by time` picks, beside all measured tiles."""
+"""The parts of tiles-by-time.md: what `iosim tune --by time` picks, beside all measured tiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the tables of the pages in docs/hardware from the CSVs of a measurement: from the root of the repository
+"""Writes the tables of docs/hardware/words-and-bytes.md and of the pages here from a measurement: from the root
 
     PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER            # the tables, and claims.json
     PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER --plots    # and the plots (needs matplotlib)
@@ -21,10 +21,11 @@ from validation.pages import fastest, kernels, predictions, serving, unexplained
 from validation.pages.errors import claims
 from validation.pages.text import ROOT, whole
 
-HERE = ROOT / "docs" / "hardware"
+HERE = Path(__file__).parent
+DOCS = ROOT / "docs" / "hardware"
 Parts = dict[str, Callable[[Path], str]]
 PAGES: dict[Path, Parts] = {
-    HERE / "words-and-bytes.md": words_and_bytes.PARTS,
+    DOCS / "words-and-bytes.md": words_and_bytes.PARTS,
     HERE / "predictions.md": predictions.PARTS,
     HERE / "other-peoples-kernels.md": kernels.PARTS,
     HERE / "not-explained.md": unexplained.PARTS,
@@ -55,7 +56,7 @@ def main() -> None:
     if given.plots:
         from validation.pages import plots
 
-        plots.draw(given.folder, HERE)
+        plots.draw(given.folder, DOCS, HERE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The parts of docs/hardware/other-peoples-kernels.md: PyTorch's kernels explained; speed of the tuned ones."""
+"""The parts of other-peoples-kernels.md: PyTorch's kernels explained; speed of the tuned ones."""
 
 from __future__ import annotations
 

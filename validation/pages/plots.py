@@ -1,4 +1,4 @@
-"""The plots of docs/hardware, from the CSVs of a measurement. Needs matplotlib; see hardware.py."""
+"""The plots of docs/hardware/words-and-bytes.md and of the pages here. Needs matplotlib; see hardware.py."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SHAPE = ("N", "d", "heads", "dtype")
 LOWEST = 0.45  # ratios below stand at the foot of the plot, with their numbers
 
 
-def draw(folder: Path, where: Path) -> None:
+def draw(folder: Path, docs: Path, where: Path) -> None:
     """All plots of the pages."""
-    words_and_bytes(folder, where / "words-and-bytes.png")
+    words_and_bytes(folder, docs / "words-and-bytes.png")
     predictions(folder, where / "predictions.png")
     kernels(folder, where / "other-peoples-kernels.png")
     not_explained(folder, where / "not-explained.png")

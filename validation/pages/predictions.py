@@ -1,4 +1,4 @@
-"""The parts of docs/hardware/predictions.md: how far predictions are off, and the constants that they use."""
+"""The parts of predictions.md: how far predictions are off, and the constants that they use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of docs/hardware/serving.md: grouped queries in decoding, FlexAttention, and ragged sizes."""
+"""The parts of serving.md: grouped queries in decoding, FlexAttention, and ragged sizes."""
 
 from __future__ import annotations
 

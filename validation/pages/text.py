@@ -47,7 +47,7 @@ def device(folder: Path) -> str:
 
 
 def link(folder: Path, name: str = "") -> str:
-    """A link from a page in docs/hardware to a file of the measurement, or to its folder."""
+    """A link from a page here or in docs/hardware to a file of the measurement, or to its folder."""
     where = folder.resolve().relative_to(ROOT).as_posix()
     return f"[{name or folder.name}](../../{where}/{name})"
 

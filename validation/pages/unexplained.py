@@ -1,4 +1,4 @@
-"""The parts of docs/hardware/not-explained.md: what lies farther off than it should, by schedule."""
+"""The parts of not-explained.md: what lies farther off than it should, by schedule."""
 
 from __future__ import annotations
 
