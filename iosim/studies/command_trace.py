@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..commands.answer import say
-from ..commands.command import D, N, named_command
+from ..commands.command import D, N, Need, named_command
 from ..commands.options import (
     format_option,
     memory_options,
@@ -17,7 +17,12 @@ from ..commands.options import (
 from ..counting.given import Asked
 
 
-@named_command("trace", needs=(N, D), usual="flash2", first="heads causal mask schedules tiles M hardware kind")
+@named_command(
+    "trace",
+    needs=(N, D, Need("tiles", ("M", "hardware"))),
+    usual="flash2",
+    first="heads causal mask schedules tiles M hardware kind",
+)
 @problem_options
 @memory_options
 @tiles_option("Br x Bc as 16x16; or paper, best with --M.")
