@@ -61,11 +61,7 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     "verify",
     usual="core",
     axes=("M",),
-<<<<<<< HEAD
-    first="N d heads causal mask schedules tiles M cpu from_ncu",
-=======
     first="heads causal mask schedules tiles M cpu from_ncu",
->>>>>>> f964542f (The grammar of all commands is a property over their questions; messages are a table)
 )
 @problem_options
 @tiles_option("Br x Bc as 64x64, or best with --M (default on the CPU: 16x16, or smaller: two tiles an axis).")
