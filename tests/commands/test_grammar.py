@@ -38,10 +38,13 @@ def takes(option):
 
 
 def axis_of(option):
-    """Whether an option is an axis of a question's command that answers once for each value."""
-    return lambda name: (
-        option in COMMANDS[name.split()[0]].axes and not has_rows(name) and not {*KINDS} & {*name.split()}
-    )
+    """Whether a question's command answers once for each value of an option, M or hardware."""
+
+    def answers_each(name):
+        axes = {*COMMANDS[name.split()[0]].axes}
+        return option in axes <= {"M", "hardware"} and not {*KINDS} & {*name.split()}
+
+    return answers_each
 
 
 def put(line, option, value):
