@@ -2,10 +2,11 @@
 
 import pytest
 
+from iosim.counting.count import count
 from iosim.counting.given import Choice
 from iosim.drawing.asked import Asked
 from iosim.studies.roofline import roofline
-from iosim.studies.roofline_picture import time_sheet
+from iosim.studies.roofline_picture import roofline_section, roofline_sheet, time_sheet
 
 # ---------------------------------------------------------------- predicted times
 
@@ -38,33 +39,27 @@ def test_without_a_prediction_the_bound_stands_beside_what_was_measured():
     assert dict(zip(kept[0].x, kept[0].y, strict=True))[4096] in (424.896, 776.928)
 
 
-# ---------------------------------------------------------------- the command
-
-GOOD = {
-    "time": ("--N", "256,512", "--d", 64, "--hardware", "b200", "--schedule", "flash2"),
-    "predicted": ("--N", "256,512", "--d", 64, "--tiles", "64x64", "--hardware", "h200", "--schedule", "flash2"),
-}
-
-
-@pytest.mark.parametrize("picture", GOOD)
-def test_the_command_draws_them_without_a_library(picture, iosim, tmp_path, monkeypatch):
-    import sys
-
-    monkeypatch.setitem(sys.modules, "vl_convert", None)
-    answer = iosim("plot", "--picture", picture, *GOOD[picture], "-o", tmp_path / "a.svg")
-    assert answer.exit_code == 0 and answer.stdout == "", answer.stderr
-    assert (tmp_path / "a.svg").read_text().startswith("<?xml")
+def test_marks_are_rows_of_the_roofline():
+    found = roofline(1024, 64, "h100", heads=4, tiles="64x64")
+    (chart,) = roofline_sheet(found).charts
+    for row in (row for row in found.rows if row.launch == "all"):
+        tiles = "" if row.Br is None else " 64x64"
+        line = chart.line(f"{row.schedule}{tiles}, at the peaks")
+        assert line.x == [row.work.matrix_flops / row.work.floor_bytes]
+        assert line.y == [row.work.matrix_flops / row.ideal_l2_seconds]
+    (roof,) = [line for line in chart.lines if line.kind == "floor"]
+    assert all(line.y[0] <= 1.0001 * min(roof.y[1], line.x[0] * 3.35e12) for line in chart.lines if line.kind == "data")
 
 
-BAD = {
-    "no GPU": ("predicted", "--N", "256,512", "--d", 64),
-    "one N": ("predicted", "--N", 256, "--d", 64, "--hardware", "h100"),
-    "a GPU that was not measured": ("predicted", "--N", "256,512", "--d", 64, "--hardware", "t4", "--tiles", "64x64"),
-}
-
-
-@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
-def test_bad_input_is_one_message(iosim, tmp_path, args):
-    answer = iosim("plot", "--picture", *args, "-o", tmp_path / "a.svg")
-    assert answer.exit_code == 2 and answer.stdout == "" and "allowed" in answer.stderr
-    assert list(tmp_path.iterdir()) == []
+@pytest.mark.parametrize("mask", ["dense", "causal"])
+def test_the_section_of_a_page_leads_with_the_bound_of_its_winner(mask):
+    """The schedule and the tiles of the page's answer, and what was measured."""
+    asked = {"heads": 32, "hardware": "h100", "mask": mask}
+    report = count(4096, 128, **asked)
+    best = min((r for r in report.results if r.fits), key=lambda r: r.total_bytes)
+    text = roofline_section(report, best.schedule, [best.schedule, "standard-tiled"], "h100", None)
+    tiles = f"{best.Br}x{best.Bc}"
+    (row,) = roofline(4096, 128, **asked, schedules=best.schedule, tiles=tiles).to_rows()
+    assert f"<p>{best.schedule} ({tiles}) takes at least {row['ideal_l2_seconds'] * 1e6:.2f} us" in text
+    assert "Measured on H100: torch-cudnn " in text and f"{tiles}, at the peaks" in text
+    assert "That is no bound" in text and "predicted" not in text
