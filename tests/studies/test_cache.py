@@ -6,14 +6,12 @@ from random import Random
 
 import numpy as np
 import pytest
+from paths import DOCS
+from sessions import sessions
 
 from iosim import SCHEDULES, Attention, Machine, Tiling
 from iosim.core.shapes import Tile
-from iosim.masks.mask import parse
-from iosim.studies import accesses, cache, reuse_distance
-
-QKVO = ("Q", "K", "V", "O")
-
+from iosim.studies import accesses, cache, cache_answer, reuse_distance
 
 # ---------------------------------------------------------------- slow caches: byte addresses, one line at a time
 
@@ -129,7 +127,7 @@ def found(row):
 
 def test_any_string_at_any_capacity():
     rng = np.random.default_rng(5)
-    for _ in range(150):
+    for _ in range(100):
         string, lines = random_string(rng)
         lru = cache.LRU(string)
         for capacity in {1, 2, 3, 5, 9, int(string.weights.sum())}:
@@ -168,12 +166,6 @@ def test_schedules_line_by_line(name, part):
             assert found(cache.belady(string, capacity)) == slow_belady(trace, capacity)
 
 
-def test_hidden_tiles_never_reach_the_cache():
-    p, tiling = Attention(12, 4, mask=parse("causal")), Tiling(4, 3)
-    string = accesses.accesses(accesses.record(SCHEDULES["block-sparse-q"], p, tiling), "word")
-    assert string.total == 2 * 12 * 4 + 2 * 27 * 4, "Q, O, and 27 keys a pass of K and of V"
-
-
 def test_the_curve_is_every_size():
     """Counts change at every breakpoint and nowhere else."""
     p, tiling = Attention(12, 3), Tiling(4, 5)
@@ -186,16 +178,6 @@ def test_the_curve_is_every_size():
         current = rows.get(capacity, current)
         assert current == slow_lru(trace, capacity)
     assert len(set(rows.values())) == len(rows)
-
-
-def test_an_lru_loses_a_tile_as_a_whole():
-    """All words of a tile have the same reuse distance, so an LRU of tiles moves the same bytes as one of words."""
-    p, tiling = Attention(24, 4), Tiling(8, 6)
-    moves = accesses.record(SCHEDULES["flash1"], p, tiling)
-    tiles, words = cache.LRU(accesses.accesses(moves, "tile")), cache.LRU(accesses.accesses(moves, "word"))
-    for size in range(2, 1200, 2):
-        a, b = tiles.counts([size])[0], words.counts([size // 2])[0]
-        assert (a.fetched_bytes, a.written_bytes) == (b.fetched_bytes, b.written_bytes)
 
 
 def test_whole_tiles_of_one_size_are_lines():
@@ -219,28 +201,64 @@ def test_a_tile_larger_than_the_cache_passes_through():
     assert cache.belady(twice, 4).misses == cache.LRU(twice).counts([4])[0].misses == 2
 
 
-def test_belady_never_loses_to_lru_and_both_reach_the_compulsory_lines():
-    string = accesses.accesses(accesses.record(SCHEDULES["flash1"], Attention(40, 8), Tiling(7, 9)), "line", 16)
-    lru = cache.LRU(string)
-    for capacity in (1, 5, 20, 60, 10**6):
-        assert cache.belady(string, capacity).misses <= lru.counts([capacity])[0].misses
-    lines = 4 * 40 * 8 * 2 // 16 + 2 * 40 * 2 // 16
-    assert lru.counts([10**6])[0].misses == cache.belady(string, 10**6).misses == lines
-
-
 # ---------------------------------------------------------------- reuse distances
 
 
 def test_distances_by_hand():
     """In a b b c a with weights 1, 2, 4, the second b needs its own 2. The last a needs a, b and c: 7."""
     ids, weights = np.array([0, 1, 1, 2, 0]), np.array([1, 2, 4])
-    assert reuse_distance.needs(ids, weights).tolist() == [
-        reuse_distance.UNREACHED,
-        reuse_distance.UNREACHED,
-        2,
-        reuse_distance.UNREACHED,
-        7,
-    ]
+    never = reuse_distance.UNREACHED
+    assert reuse_distance.needs(ids, weights).tolist() == [never, never, 2, never, 7]
+    far = reuse_distance.needs(np.array([0, 1, 0]), np.array([2**45, 2**45]))
+    assert far.tolist() == [never, never, 2**46], "objects so large that units come near the largest number"
+    assert cache.beyond(far, np.ones(3, np.int64), np.array([2**46 - 1, 2**46, 2**60])).tolist() == [3, 2, 2]
+
+
+# ---------------------------------------------------------------- theory, by hand
+
+# N, Nk, d, Br, Bc: whole tiles, ragged ends, more keys than queries, one row a tile
+CASES = [(12, 12, 4, 4, 3), (10, 10, 3, 4, 3), (8, 14, 2, 3, 5), (9, 7, 5, 2, 2), (6, 6, 2, 1, 1)]
+
+
+def read_misses(name, N, Nk, d, Br, Bc):
+    """The misses of reads of words in an LRU, as a function of its words."""
+    moves = accesses.record(SCHEDULES[name], Attention(N, d, Nk=Nk), Tiling(Br, Bc))
+    lru = cache.LRU(accesses.accesses(moves, "word"))
+    return lambda capacity: lru.counts([capacity])[0].read_misses
+
+
+@pytest.mark.parametrize("N, Nk, d, Br, Bc", CASES)
+def test_flash2_streams_miss_below_their_reuse_distance(N, Nk, d, Br, Bc):
+    """K and V are read once for each of the Tr query tiles, in the same order, each word once a pass.
+
+    Between two reads of a word of K (or V) in passes i and i+1 come all 2 Nk d - 1 other words of K and V, the O tile
+    of pass i (stored at its end), and the Q tile of pass i+1. O is only written, Q only read, and no tile of theirs
+    comes twice. With Br_i rows in pass i, D = 2 Nk d - 1 + (Br_i + Br_(i+1)) d. An LRU of C <= min D misses on all
+    these words, as flash2 counts. With one word more, the passes of that distance hit, and at C = max D + 1 all but the
+    first do.
+    """
+    missed, Tr = read_misses("flash2", N, Nk, d, Br, Bc), -(-N // Br)
+    heights = [min(Br, N - i * Br) for i in range(Tr)]
+    distances = [2 * Nk * d - 1 + (a + b) * d for a, b in zip(heights, heights[1:], strict=False)]
+    for capacity in (1, 2 * Bc * d, 2 * Nk * d - 1, min(distances)):
+        assert missed(capacity) == N * d + Tr * 2 * Nk * d
+    hits = 2 * Nk * d * distances.count(min(distances))
+    assert missed(min(distances) + 1) == N * d + Tr * 2 * Nk * d - hits
+    assert missed(max(distances) + 1) == N * d + 2 * Nk * d == missed(10**6)
+
+
+@pytest.mark.parametrize("N, Nk, d, Br, Bc", CASES)
+def test_flash1_misses_below_its_reuse_distance(N, Nk, d, Br, Bc):
+    """K and V are read once. Pass j over the keys reads Q, O, l, m of each query tile and stores O, l, m again. Between
+    a store in pass j-1 and the read in pass j of a word of tile i come all 2d + 2 words a row of the other N - Br_i
+    rows, and the K, V tile of pass j. So D >= (N - Br)(2d + 2) + 2 d Bc_min, and an LRU of that many words misses on
+    every read: 2 Nk d + Tc N (2d + 2). One that holds 2d + 2 words of every row and two neighbouring K, V tiles reads
+    each word once.
+    """
+    missed, Tc = read_misses("flash1", N, Nk, d, Br, Bc), -(-Nk // Bc)
+    for capacity in (1, 2 * d * Br, (N - Br) * (2 * d + 2) + 2 * d * (Nk - (Tc - 1) * Bc)):
+        assert missed(capacity) == 2 * Nk * d + Tc * N * (2 * d + 2)
+    assert missed(N * (2 * d + 2) + 4 * d * Bc) == N * (2 * d + 2) + 2 * Nk * d == missed(10**6)
 
 
 # ---------------------------------------------------------------- the published trace
@@ -267,22 +285,6 @@ def test_the_reference_trace(ask):
     assert optimum["misses"] < lru["misses"]
     counted = ask("count", "--N", 8192, "--d", 128, "--tiles", "64x64", "--schedule", "flash1")["results"][0]["tensors"]
     assert answer["scratchpad"]["tensors"] == {name: counted[name] for name in ("K", "V", "Q", "O")}
-
-
-@pytest.mark.parametrize("N, d, Br, Bc", [(64, 32, 16, 8), (96, 64, 8, 16)])
-def test_the_formula_of_the_reference_trace(N, d, Br, Bc):
-    string = accesses.accesses(accesses.record(SCHEDULES["flash1"], Attention(N, d), Tiling(Br, Bc), QKVO))
-    lines, misses = flash1_lines(N, d, Br, Bc, 32)
-    assert string.total == lines
-    capacity = (2 * Br + 2 * Bc) * d // 32
-    assert cache.LRU(string).counts([capacity])[0].misses == misses
-
-
-def test_pieces_join_where_nothing_parts_them():
-    pieces = [(0, 2, True)]
-    cache.append_joined(pieces, (2, 3, True))
-    cache.append_joined(pieces, (3, 4, False))
-    assert pieces == [(0, 3, True), (3, 4, False)]
 
 
 def test_the_m_that_was_asked_for_stays(ask):
@@ -312,3 +314,18 @@ def test_a_file_from_python(iosim, ask, tmp_path):
         package.cache(64, trace=file, M="1KB")
     with pytest.raises(package.InputError, match="N and d: found 'nothing'; allowed: a number for each; or trace=FILE"):
         package.cache(M="1KB")
+
+
+def test_each_stage_is_told():
+    """On a terminal the first text is shown after a second: recording, then each cache."""
+    said = []
+    caches = cache_answer.caches_of([1024, 4096], 2, "line", None, "both", False, ())
+    cache_answer.cache_of(Attention(64, 16), SCHEDULES["flash1"], Tiling(16, 16), None, caches, tell=said.append)
+    assert said[:2] == ["recording the loads and stores of flash1", "putting the accesses in order"]
+    assert "through an LRU of every size" in said[2]
+    assert [text.rpartition(" of ")[2] for text in said[3:]] == ["1,024 B", "4,096 B"]
+
+
+@pytest.mark.parametrize("command, output", sessions((DOCS / "cache.md").read_text()), ids=lambda x: x[-30:])
+def test_the_page_prints_what_is_printed(command, output, iosim):
+    assert iosim(*command.split()).stdout == output

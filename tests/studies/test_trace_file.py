@@ -21,7 +21,7 @@ def written(iosim, folder, line, end):
 
 
 @pytest.mark.parametrize("name", LINES)
-@pytest.mark.parametrize("more", ["", "--granularity word", "--granularity tile", "--line 32 --tensors K,V"])
+@pytest.mark.parametrize("more", ["--curve", "--granularity tile", "--line 32 --tensors K,V"])
 def test_a_file_has_the_misses_of_its_schedule(iosim, ask, tmp_path, name, more):
     if "matmul" in name and "K,V" in more:
         more = "--line 32 --tensors A"
@@ -32,18 +32,6 @@ def test_a_file_has_the_misses_of_its_schedule(iosim, ask, tmp_path, name, more)
     assert read["results"] == own["results"] and read["accesses"] == own["accesses"]
     for key in ("reads", "writes", "total_bytes", "tensors"):
         assert read["scratchpad"][key] == own["scratchpad"][key]
-
-
-def test_all_sizes_of_an_lru(iosim, ask, tmp_path):
-    path = written(iosim, tmp_path, LINES["flash1"], "jsonl")
-    line = ("--curve", "--policy", "lru")
-    assert ask("cache", "--trace", path, *line)["results"] == ask("cache", *LINES["flash1"].split(), *line)["results"]
-
-
-def test_the_text_names_the_file(iosim, tmp_path):
-    path = written(iosim, tmp_path, LINES["flash1"], "csv")
-    printed = iosim("cache", "--trace", path, "--M", "4KB").stdout
-    assert printed.startswith(f"{path}: ") and "its explicit SRAM of" in printed
 
 
 @pytest.mark.needs("pyarrow")
@@ -89,15 +77,3 @@ def test_faults_of_a_file(iosim, tmp_path, text, end, message):
     path.write_text(text)
     found = iosim("cache", "--trace", path, "--M", "1KB")
     assert found.exit_code == 2 and message in found.stderr and found.stdout == "", found.stderr
-
-
-@pytest.mark.parametrize("line, message", [
-    (("--trace", "no/such.csv"), "--trace: found 'no/such.csv'; allowed: a file of iosim trace; "),
-    (("--trace", "x.csv", "--N", 64), "--trace: found '--N'"),
-    (("--trace", "x.csv", "--tiles", "4x4"), "--trace: found '--tiles'"),
-    (("--trace", "x.csv", "--schedule", "flash2"), "--trace: found '--schedule'"),
-    (("--d", 8), "--N"),
-])  # fmt: skip
-def test_faults_of_a_line(iosim, line, message):
-    found = iosim("cache", *line, "--M", "1KB")
-    assert found.exit_code == 2 and message in found.stderr, found.stderr
