@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered, rounded
 from ..core.problem import Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.bounds import DOCS
 from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
+from ..counting.floors import narrowest_bytes
 from ..counting.given import memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
@@ -21,11 +23,11 @@ from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..units import format_bytes, parse_bytes, parse_count
+from ..verdict import Way, about, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
 from .requests import read_requests
-from .sentence import answer_lines, least_of
 from .ways import ways_of
 
 if TYPE_CHECKING:
@@ -73,7 +75,7 @@ class Batched(Answer):
     @property
     def least(self) -> Moved | None:
         """The way that moves the fewest bytes of those that fit; None if none fits."""
-        return least_of(self.ways)
+        return min((way for way in self.ways if way.fits is not False), key=lambda way: way.total_bytes, default=None)
 
     @property
     def distinct_bytes(self) -> int:
@@ -84,8 +86,23 @@ class Batched(Answer):
 
     @property
     def answer(self) -> str:
-        """What reads least and why, what unequal lengths cost, and the distance from the floor."""
-        return " ".join(answer_lines(self))
+        """What moves least, how far that is from the floor, and what comes next."""
+        return " ".join(self.lines)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The sentences of the answer."""
+        ways = {way.way: as_way(way, narrowest_bytes(self.batch.problem)) for way in self.ways}
+        return verdict([*ways.values()], "move", self.batch.M_bytes, ways.get("repeat"), lambda *two: self.why(*two))
+
+    def why(self, best: Way, other: Way) -> str:
+        """Why a way moves more bytes than the best one."""
+        mine, its = self[best.name], self[other.name]
+        if its.kv_times_read > 1.005 * mine.kv_times_read:
+            each = [f"{rounded(way.kv_times_read)} times" for way in (its, mine)]
+            return f"keys and values are read {each[0]}, not {each[1].replace('1 times', 'once')}"
+        parts = [name for name in its.tensors if name not in mine.tensors]
+        return f"{joined(parts)} {'goes' if len(parts) == 1 else 'go'} through HBM" if parts else ""
 
     def table(self) -> Table:
         return self.details() if self.detail else self.counts()
@@ -137,7 +154,7 @@ class Batched(Answer):
                 yield {"way": way.way, **shape, "total": moved, "bytes": size}
 
     def pieces(self) -> Pieces:
-        first, *reasons = answer_lines(self)
+        first, *reasons = self.lines
         lines: Pieces = [first, self.header(), self.counts(), *([""] if reasons else []), *reasons]
         return [*lines, "", *self.shown_details()] if self.detail else lines
 
@@ -193,6 +210,13 @@ class Batched(Answer):
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
         absolute = "window" in str(b.problem.mask) and b.new_tokens < b.tokens
         return [*self.under.notes, *unmasked, *([WINDOWS] if absolute else []), *hidden]
+
+
+def as_way(way: Moved, word_bytes: int) -> Way:
+    """A way as the verdict compares it; the floor is in words of the narrowest type."""
+    share = way.ratio_to_floor
+    floor = f"less than {about(round(way.total / share) * word_bytes)}" if share else ""
+    return Way(way.way, way.total_bytes, way.fits, way.smem_peak_bytes, share, floor)
 
 
 def way_row(way: Moved) -> Row:

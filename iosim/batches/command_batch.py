@@ -141,7 +141,7 @@ def draw(found: Sequence[Batched], path: str) -> None:
     """Write the picture of a batch, or its page, to a file."""
     from ..commands.answer import emit
     from ..drawing.draw import save
-    from ..pictures.batch import BatchPicture, batch_page
+    from .picture import BatchPicture, batch_page
 
     if len(found) > 1:
         raise InputError("-o", path, "one SRAM for a picture", "run it once for each")

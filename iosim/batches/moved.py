@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,14 +13,17 @@ from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
-from ..search.best import best_tiles, footprint
+from ..search.best import Pair, best_tiles
 from ..tuning.thread_blocks import first_blocks
 from .launches import Launch, problem_of
 
 if TYPE_CHECKING:
     from ..core.typing import Size
+    from ..counting.typing import Counted as MeasuredOf
     from .asked import Batch
     from .ways import Way
+
+    Nested = Any  # type: ignore[explicit-any]  # dicts and lists of numbers, one in the other
 
 LENGTHS_BYTES = 512
 """Bytes that a block of PyTorch's kernel for batches of unequal lengths loads beside its schedule: the two ends of its
@@ -70,20 +73,16 @@ class Moved:
 
 
 class Counted(NamedTuple):
-    """The counts of one launch, with an array of values for its shapes."""
+    """The counts of one launch: what `measure` says, with an array of values for its shapes."""
 
     launch: Launch
     problem: Attention[Size]
     tiling: Tiling
-    reads: Size
-    writes: Size
-    read_bytes: Size
-    write_bytes: Size
-    flops: Size
-    room_bytes: Size
-    tensors: dict[str, tuple[Size, Size]]
-    first_words: Size
-    """Words of the first kernel, whose blocks are counted."""
+    of: MeasuredOf[Size]
+
+    def sum(self, values: Size) -> int:
+        """The sum of a number of each shape over all requests."""
+        return self.launch.shapes.sum(values)
 
 
 def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: int, detail: bool = False) -> Moved:
@@ -91,11 +90,11 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
     with `detail` it has the words of each shape."""
     found = [counted(batch, launch) for launch in way.launches(batch)]
     total: dict[str, int] = {
-        name: sum(one.launch.shapes.sum(getattr(one, name)) for one in found)
+        name: sum(one.sum(one.of[name]) for one in found)  # type: ignore[literal-required]
         for name in ("reads", "writes", "read_bytes", "write_bytes", "flops")
     }
     tensors = tensors_of(found)
-    needed = max(int(np.max(one.room_bytes)) for one in found)
+    needed = max(int(np.max(one.of["smem_peak_bytes"])) for one in found)
     fits = None if batch.M_bytes is None else needed <= batch.M_bytes
     words = total["reads"] + total["writes"]
     number, grid, largest = blocks_of(batch, found)
@@ -129,31 +128,16 @@ def counted(batch: Batch, launch: Launch) -> Counted:
     problem = problem_of(batch, launch)
     tiling = launch.tiles or tiling_of(batch, launch, problem)
     if problem.mask is not DENSE and not problem.mask.counts_arrays:
-        return joined([counts_of(launch, one, tiling) for one in single(problem, len(launch.shapes))])
-    if not fits_int64(narrowed(problem, **most(launch)), launch.schedule):
-        sizes = {name: as_objects(getattr(problem, name)) for name in ("N", "Nk")}
-        problem = narrowed(problem, **sizes)
-    return counts_of(launch, problem, tiling)
+        of = stacked([counts_of(launch, one, tiling) for one in single(problem, len(launch.shapes))])
+        return Counted(launch, problem, tiling, of)
+    if not fits_int64(narrowed(problem, **extreme(launch, np.max)), launch.schedule):
+        problem = narrowed(problem, N=as_objects(problem.N), Nk=as_objects(problem.Nk))
+    return Counted(launch, problem, tiling, counts_of(launch, problem, tiling))
 
 
-def counts_of(launch: Launch, problem: Attention[Size], tiling: Tiling) -> Counted:
+def counts_of(launch: Launch, problem: Attention[Size], tiling: Tiling) -> MeasuredOf[Size]:
     """The counts of a launch for a problem, whose sizes may be arrays."""
-    found = measure(launch.schedule, problem, cast("Tiling[Size]", tiling))
-    tensors = {name: (words["reads"], words["writes"]) for name, words in found["tensors"].items()}
-    first = found["steps"][0]
-    return Counted(
-        launch,
-        problem,
-        tiling,
-        found["reads"],
-        found["writes"],
-        found["read_bytes"],
-        found["write_bytes"],
-        found["flops"],
-        found["smem_peak_bytes"],
-        tensors,
-        first["reads"] + first["writes"],
-    )
+    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling))
 
 
 def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
@@ -163,21 +147,14 @@ def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
         yield narrowed(problem, **{name: int(size[k]) for name, size in arrays.items()})
 
 
-def joined(found: Sequence[Counted]) -> Counted:
-    """The counts of several problems of a launch, as arrays."""
-
-    def column(values: Sequence[Size]) -> Size:
-        return np.array(values, object)
-
-    names = ("reads", "writes", "read_bytes", "write_bytes", "flops", "room_bytes", "first_words")
-    arrays = {name: column([getattr(one, name) for one in found]) for name in names}
-    tensors = {
-        name: (column([one.tensors[name][0] for one in found]), column([one.tensors[name][1] for one in found]))
-        for name in found[0].tensors
-    }
-    sizes = {name: column([getattr(one.problem, name) for one in found]) for name in ("N", "Nk")}
-    whole = narrowed(found[0].problem, **sizes)
-    return Counted(found[0].launch, whole, found[0].tiling, tensors=tensors, **arrays)
+def stacked(found: Sequence[Nested]) -> Nested:
+    """Counts of several problems as one, with arrays of Python integers for numbers."""
+    first = found[0]
+    if isinstance(first, dict):
+        return {name: stacked([one[name] for one in found]) for name in first}
+    if isinstance(first, list):
+        return [stacked(each) for each in zip(*found, strict=True)]
+    return np.array(found, object)
 
 
 def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
@@ -185,12 +162,12 @@ def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
     total: dict[str, dict[str, int]] = {}
     for one in found:
         known = {**TENSORS, **one.launch.schedule.tensors}
-        for name, (reads, writes) in one.tensors.items():
+        for name, each in one.of["tensors"].items():
             sums = total.setdefault(name, {"reads": 0, "writes": 0, "bytes": 0})
-            words = one.launch.shapes.sum(reads), one.launch.shapes.sum(writes)
-            sums["reads"] += words[0]
-            sums["writes"] += words[1]
-            sums["bytes"] += sum(words) * one.problem.hbm_bytes(known[name])
+            reads, writes = one.sum(each["reads"]), one.sum(each["writes"])
+            sums["reads"] += reads
+            sums["writes"] += writes
+            sums["bytes"] += (reads + writes) * one.problem.hbm_bytes(known[name])
     return total
 
 
@@ -201,7 +178,7 @@ def by_shape(batch: Batch, found: Sequence[Counted]) -> tuple[list[int], list[in
         of = one.launch.shapes.of
         mine = of >= 0
         share = (one.launch.shapes.times // np.where(mine, batch.shapes.times[of], 1))[mine]
-        for sums, values in zip(total, (one.reads + one.writes, one.read_bytes + one.write_bytes), strict=True):
+        for sums, values in zip(total, (one.of["total"], one.of["total_bytes"]), strict=True):
             each = np.broadcast_to(np.asarray(values, object), of.shape)[mine]
             np.add.at(sums, of[mine], each * share)
     return total[0].tolist(), total[1].tolist()
@@ -229,51 +206,31 @@ def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | No
     """The tiles of least traffic over all shapes that fit in M: of equal ones those with the fewest rows. The key tile
     is the largest that fits, or under a mask the smallest, because a whole tile is read if any of it is seen."""
     sizes = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk")}
-    largest = cast("Attention", with_mask(narrowed(problem, **sizes, **fewest(launch))))
-    rows, keys = largest.N, cast("int", launch.schedule.keys_in_a_row(largest))
-    step, M = batch.multiple, cast("int", batch.M_bytes)
-
-    def fits(Br: int, Bc: int) -> bool:
-        return cast("int", footprint(launch.schedule, largest, Tiling(Br, Bc)).smem_bytes) <= M
-
+    largest = with_mask(narrowed(problem, **sizes, **extreme(launch, np.min)))  # no share is longer than with these
+    pair = Pair(launch.schedule, largest, batch.multiple, "rows_q", "rows_k")
+    masked = problem.mask is not DENSE and skips_tiles(launch.schedule, batch.problem)
     best: tuple[int, Tiling] | None = None
-    for n in heights(most_that(lambda n: fits(n * step, step), -(-rows // step)), rows, step):
-        masked = problem.mask is not DENSE and skips_tiles(launch.schedule, batch.problem)
-        Bc = step if masked else step * most_that(lambda k: fits(n * step, k * step), -(-keys // step))  # noqa: B023
-        tiling = Tiling(n * step, Bc)
-        moved = counts_of(launch, problem, tiling)
-        total = launch.shapes.sum(moved.read_bytes + moved.write_bytes)
+    for Br in heights(pair, cast("int", batch.M_bytes)):
+        tiling = Tiling(Br, batch.multiple if masked else cast("int", pair.widest(Br, cast("int", batch.M_bytes))))
+        total = launch.shapes.sum(counts_of(launch, problem, tiling)["total_bytes"])
         if best is None or total < best[0]:
             best = total, tiling
     return best[1] if best else None
 
 
-def heights(most: int, rows: int, step: int) -> Sequence[int]:
-    """The numbers of steps that may be best, up to `most`; if there are many, those that give other numbers of tiles to
-    the largest request."""
+def heights(pair: Pair, M_bytes: int) -> Sequence[int]:
+    """The rows of tiles that may be best; if there are many, those that give other numbers of tiles to the largest
+    request."""
+    most, rows, step = int(pair.most(M_bytes)), cast("int", pair.p.N), pair.multiple
     if most <= MOST_TILES:
-        return range(1, most + 1)
+        return range(step, most * step + 1, step)
     fewest = -(-rows // (most * step))
-    return sorted({-(-rows // (count * step)) for count in range(fewest, MOST_TILES)} & {*range(most + 1)})
+    return sorted({step * min(most, -(-rows // (count * step))) for count in range(fewest, MOST_TILES)})
 
 
-def most_that(fits: object, most: int) -> int:
-    """The largest n up to `most` that fits, found by halving; 0 if none does."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)  # type: ignore[operator]
-    return low
-
-
-def most(launch: Launch) -> dict[str, int]:
-    """The options of a launch, each at its largest value, which moves most."""
-    return {name: int(np.max(value)) for name, value in launch.options.items()}
-
-
-def fewest(launch: Launch) -> dict[str, int]:
-    """The options of a launch, each at its smallest value. No share of the keys is longer than with these."""
-    return {name: int(np.min(value)) for name, value in launch.options.items()}
+def extreme(launch: Launch, of: Callable[[Size], Size]) -> dict[str, int]:
+    """The options of a launch, each at its largest or smallest value."""
+    return {name: int(of(value)) for name, value in launch.options.items()}
 
 
 # ---------------------------------------------------------------- thread blocks
@@ -287,9 +244,9 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
     known = True
     for one in found:
         each = first_blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
-        number += one.launch.shapes.sum(each)
+        number += one.sum(each)
         grid += int(np.max(each)) * one.launch.shapes.requests
-        words += one.launch.shapes.sum(one.first_words)
+        words += one.sum(first_of(one.of))
         parts = largest_parts(batch, one)
         known = known and parts is not None
         largest += [words_of_block(one, part) for part in parts or ()]
@@ -298,8 +255,13 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
 
 def words_of_block(one: Counted, part: Attention[Size]) -> int:
     """The most words that the first kernel moves for one block of a part, which has one block a head."""
-    first = measure(one.launch.schedule, part, cast("Tiling[Size]", one.tiling))["steps"][0]
-    return int(np.max((first["reads"] + first["writes"]) // cast("int", part.instances)))
+    words = first_of(counts_of(one.launch, part, one.tiling))
+    return int(np.max(words // cast("int", part.instances)))
+
+
+def first_of(found: MeasuredOf[Size]) -> Size:
+    """The words of the first kernel, whose blocks are counted."""
+    return found["steps"][0]["reads"] + found["steps"][0]["writes"]
 
 
 def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:

@@ -44,17 +44,6 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     return np.where(words > 0, words, np.nan)
 
 
-def floor_of_arrays(problem: Attention, seen: SeenAt, M_words: int | None) -> Floats:
-    """The floor of attention's forward pass in words, over all heads and batches of `problem`, for arrays of what the
-    query heads of a group see. Without M it is the compulsory words."""
-    length = len(seen.pairs)
-    if M_words is None:
-        seen = seen._replace(pairs=np.zeros(length))
-    forms = latent_floors if problem.latent else forward_floors
-    words = forms(seen, *(broadcast(size, length).astype(float) for size in (problem.d, problem.dv, M_words or 0)))
-    return np.floor(words * (problem.batch * problem.kv_heads))
-
-
 def broadcast(value: Size, length: int) -> Whole:
     """A size for each grid point."""
     return np.broadcast_to(np.asarray(value), (length,))

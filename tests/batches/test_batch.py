@@ -2,8 +2,8 @@
 for each request, walks over every tile, and NumPy runs whose outputs are compared with attention in float64."""
 
 import json
-import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +13,6 @@ from paths import DOCS
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
 from iosim.batches.moved import LENGTHS_BYTES
-from iosim.batches.sentence import why
 from iosim.batches.ways import BY_NAME, KEY_TILES
 from iosim.commands.cli import main
 from iosim.core.folded import Folded
@@ -33,16 +32,11 @@ SMALL = {"d": 8, "heads": 4, "kv_heads": 2, "tiles": "6x5", "mask": "causal", "s
 REQUESTS = [(1, 40)] * 3 + [(1, 7), (9, 9), (5, 33), (4, 21)]
 
 
-def shown(*args):
-    """What a command line prints."""
-    done = CliRunner().invoke(main, args, prog_name="iosim")
-    assert done.exit_code == 0, done.output
-    return done.stdout
-
-
 def run(*args):
     """What a command line prints, as JSON."""
-    return json.loads(shown(*args, "--json"))
+    done = CliRunner().invoke(main, [*args, "--json"], prog_name="iosim")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 # ---------------------------------------------------------------- one request is `count`
@@ -111,24 +105,6 @@ def problem_of(way, new, tokens, packs=True):
         return p
     mask = grouped(p.mask, 2) if skips else DENSE
     return narrowed(p, N=2 * new, heads=2, mask=mask)
-
-
-@pytest.mark.parametrize(
-    ("requests", "more", "said"),
-    [
-        ("9:40, 1:33", {"ways": "paged"}, "paged skips nothing"),
-        ("9:40, 1:33", {"ways": "pack,split,paged-tiles,paged-split"}, "split, paged-split skip nothing"),
-        ("9:400, 1:3000", {"ways": "pack,FlashInfer", "hardware": "h100"}, "FlashInfer skips nothing"),
-        ("9:40, 1:33", {"ways": "pack", "visit_all": True}, "pack skips nothing"),
-        ("9:40, 1:33", {"ways": "pack,paged-tiles"}, ""),
-        ("1:40, 1:33", {"ways": "split"}, ""),
-        ("9:40", {"ways": "split", "mask": "dense"}, ""),
-    ],
-)
-def test_a_note_names_the_ways_that_skip_nothing(requests, more, said):
-    fields = {**SMALL, "tiles": None if "hardware" in more else "6x4"}
-    notes = [note for note in iosim.batch(requests, **{**fields, **more}).notes if "nothing under" in note]
-    assert notes == ([f"{said} under the mask"] if said else [])
 
 
 def test_pages_in_key_tiles_are_what_formulas_and_walks_say():
@@ -347,16 +323,6 @@ def test_the_floor_names_every_form_that_was_summed():
     words = [times * alone[shape].words for times, shape in ((12, (1, 3000)), (1, (1, 9000)), (1, (512, 4608)))]
     assert found["forms"] == {"compulsory": words[0] + words[1], "I": words[2]} and found["words"] == sum(words)
     assert found["bytes"] == 2 * found["words"] and found["form"] in found["forms"]
-    text = shown("batch", *SERVER, "--M", "227KiB", "--acc-dtype", "fp32", "--way", "pack")
-    assert "each word once: 105,897,984 words, 211,795,968 B (201.98 MiB)\n" in text
-    assert "floor: 132,942,208 words, 265,884,416 B (253.57 MiB) (compulsory and I: docs/floors.md)\n" in text
-
-
-def test_the_answer_of_a_batch_is_first():
-    text = shown("batch", *SERVER, "--tiles", "128x64")
-    found = run("batch", *SERVER, "--tiles", "128x64")
-    first = text.split("\n")[0]
-    assert found["answer"].startswith(first) and first.startswith("pack moves 5.16x fewer bytes")
 
 
 def test_a_tile_in_pages_is_at_most_a_page():
@@ -368,111 +334,37 @@ def test_a_tile_in_pages_is_at_most_a_page():
             assert int(tiles[name].split("x")[1]) <= page, tiles
 
 
-@pytest.mark.parametrize(("tiles", "said"), [("128x64", True), ("64x64", False)])
-def test_the_loads_of_pytorch_are_those_of_its_own_tiles(tiles, said):
-    assert ("PyTorch's kernel" in run("batch", *SERVER, "--tiles", tiles)["answer"]) == said
-
-
-def test_the_lengths_of_pytorch_are_loaded_in_every_layer():
-    """The blocks of the grids, and 4 bytes for each of the two ends of a request's rows, times the layers."""
-    one, three = (run("batch", *SERVER, "--tiles", "128x64", "--layers", str(n)) for n in (1, 3))
-    (way,) = (way for way in one["ways"] if way["way"] == "repeat")
-    for answer, layers in ((one["answer"], 1), (three["answer"], 3)):
-        blocks, reads = re.search(
-            r"in each of the ([\d,]+) blocks of its grid: \w+ then reads ([\d,]+) B", answer
-        ).groups()
-        assert int(blocks.replace(",", "")) == layers * way["grid_blocks"]
-        assert int(reads.replace(",", "")) == layers * (way["read_bytes"] + LENGTHS_BYTES * way["grid_blocks"])
-
-
-def test_a_way_is_better_for_reasons_that_are_true():
-    """Keys and values from half a percent on, and parts that never go through HBM if they are a tenth of the bytes."""
-    best = next(way for way in iosim.batch("2 * 1:64", d=8, heads=2, tiles="8x8") if way.way == "repeat")
-    tensors = {"Q": {"reads": 0, "writes": 0, "bytes": 80}, "Opart": {"reads": 0, "writes": 0, "bytes": 20}}
-    mine = replace(best, kv_times_read=1.0, tensors={"Q": tensors["Q"]}, total_bytes=80)
-
-    def reason(often, part_bytes):
-        parts = {**tensors, "Opart": {**tensors["Opart"], "bytes": part_bytes}}
-        return why(mine, replace(best, kv_times_read=often, tensors=parts, total_bytes=80 + part_bytes))
-
-    assert reason(1.3, 8) == "keys and values are read once, not 1.3 times"
-    assert reason(1.3, 20) == "keys and values are read once, not 1.3 times, and Opart never goes through HBM"
-    assert reason(1.004, 1) == reason(1.0, 20) == "Opart never goes through HBM"
-
-
 def test_single_tokens_that_pack_read_a_quarter():
     found = iosim.batch("1:3000, 1:9000", d=128, heads=16, kv_heads=4)
     keys = [found[way].tensors["K"]["reads"] for way in ("repeat", "pack")]
     assert keys[0] == 4 * keys[1]
 
 
-CHUNK = ("--requests", "8192:139264", "--d", "128", "--heads", "8", "--kv-heads", "1", "--layers", "80", "--causal")
+# ---------------------------------------------------------------- answers and faults
 
 
-def test_a_chunk_that_people_put_four_orders_of_magnitude_apart():
-    found = run("batch", *CHUNK)
-    repeat = next(way for way in found["ways"] if way["way"] == "repeat")
-    assert "would be 43,980,465,111,040 B (43.98 TB)" in found["answer"]  # 8192 x 131072 tokens x 512 B x 80 layers
-    assert "once is 5,704,253,440 B (5.70 GB)" in found["answer"]  # 139264 tokens x 512 B x 80 layers
-    keys = sum(131072 + 128 * (tile + 1) for tile in range(64))  # that the 64 tiles of 128 queries of a head see
-    kept = repeat["tensors"]["K"]["bytes"] + repeat["tensors"]["V"]["bytes"]
-    assert kept == 8 * keys * 512 * 80 and f"repeat reads {kept:,} B of them (2.84 TB)" in found["answer"]
+def test_why_a_way_moves_more_is_read_off_its_counts():
+    found = iosim.batch("2 * 1:64", d=8, heads=2, kv_heads=1, tiles="8x8", splits=2)
+    ways = {name: SimpleNamespace(name=name) for name in ("repeat", "pack", "split", "paged")}
+    assert found.why(ways["pack"], ways["repeat"]) == "keys and values are read 2 times, not once"
+    assert found.why(ways["pack"], ways["split"]) == "Opart and LSEpart go through HBM"
+    assert found.why(ways["repeat"], ways["pack"]) == "" and len(found.lines) <= 3
 
 
-# ---------------------------------------------------------------- faults
-
-
-@pytest.mark.parametrize(
-    ("requests", "place", "allowed"),
-    [
-        ("", "--requests", "12 * 1:3000"),
-        ("  ", "--requests", "12 * 1:3000"),
-        ("1:10, 512:300", "--requests, column 7", "no fewer tokens"),
-        ("1:10, 300", "--requests, column 7", "300:300"),
-        ("1:10,, 2:x", "--requests, column 8", "whole number"),
-        ("0 * 1:10", "--requests, column 1", "from 1"),
-        ("0:10", "--requests, column 1", "from 1"),
-        ([], "--requests", "at least one"),
-        ([(5, 3)], "--requests, request 1", "no fewer"),
-        ([{"new": 1}], "--requests, request 1", "cached"),
-        (["1:2", 3], "--requests, request 2", "512:4608"),
-    ],
-)
+@pytest.mark.parametrize("requests, place, allowed", [
+    ([], "--requests", "at least one"), ([(5, 3)], "--requests, request 1", "no fewer"),
+    ([{"new": 1}], "--requests, request 1", "cached"), (["1:2", 3], "--requests, request 2", "512:4608"),
+])  # fmt: skip
 def test_faults_in_requests(requests, place, allowed):
     with pytest.raises(InputError) as caught:
         iosim.batch(requests, d=8)
     assert caught.value.where == place and allowed in str(caught.value)
 
 
-@pytest.mark.parametrize("line, places", [
-    ("--requests 8", ["--d", "--requests, column 1"]),
-    ("--requests 8:8,7 --d x --M zz --way foo --chunk q", ["--d", "--requests, column 5", "--M", "--way", "--chunk"]),
-    ("--requests nothing.csv --d x", ["--d", "--requests"]),
-    ("--requests 8:8,7 --d 8 --M 4KB --way chunk-2,foo,repeat --chunk 2", ["--requests, column 5", "--way"]),
-])  # fmt: skip
-def test_all_faults_of_a_line_are_named_at_once(line, places, iosim):
-    done = iosim("batch", *line.split())
-    head, *faults = done.stderr.splitlines()
-    assert done.exit_code == 2 and head == f"Error: {len(places)} faults"
-    assert [fault.partition(": found ")[0].strip() for fault in faults] == places
-
-
-def test_other_faults():
-    for more, word in (
-        ({"ways": "repaet"}, "repeat"),
-        ({"ways": "pack"}, "no query heads share"),
-        ({"ways": "cascade"}, "no requests have a prefix"),
-        ({"tiles": "best"}, "--M"),
-        ({"tiles": "paper", "M": "100KB"}, "best"),
-        ({"Nk": 5}, "requests"),
-        ({"gqa": "pack"}, "requests"),
-        ({"mask": "causal:b"}, "tokens"),
-        ({"nonsense": 5}, "keyword"),
-        ({"M": 16}, "some tile fits"),
-    ):
-        with pytest.raises(InputError) as caught:
+def test_keywords_that_requests_or_ways_say():
+    for more in ({"Nk": 5}, {"gqa": "pack"}, {"nonsense": 5}):
+        with pytest.raises(InputError, match="keyword"):
             iosim.batch("1:10, 4:9", d=8, **more)
-        assert word in str(caught.value), more
 
 
 def test_ways_have_names_of_their_own():

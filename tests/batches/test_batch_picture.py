@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import DOCS
 
 import iosim
-from iosim.pictures.batch import MOST_ITEMS, MOST_LINES, BatchPicture, batch_page
+from iosim.batches.picture import MOST_ITEMS, MOST_LINES, BatchPicture, batch_page
 
 MIXED = "3 * 1:40, 1:7, 9:9, 5:33, 4:21"
 SMALL = {"d": 8, "heads": 4, "kv_heads": 2, "tiles": "6x5", "mask": "causal", "splits": 3, "page_size": 4}

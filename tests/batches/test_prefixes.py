@@ -5,9 +5,8 @@ import pytest
 
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
-from iosim.batches.floor import causal, floor_of, seen_at
+from iosim.batches.floor import floor_of, seen_by
 from iosim.batches.requests import Part, Request, read_requests
-from iosim.batches.shapes import shapes
 from iosim.core.numeric import Numeric
 from iosim.core.problem import DENSE, Attention, narrowed
 from iosim.core.tiling import Tiling
@@ -114,22 +113,12 @@ def test_the_floor_of_separate_requests_is_the_sum_of_theirs(M):
     assert found == sum(wanted)
 
 
-@pytest.mark.parametrize("M", [None, 500, "16KB"])
-def test_floors_of_many_shapes_are_hardly_lower(M, monkeypatch):
-    requests = [(1 + k % 5, 40 + k) for k in range(60)]
-    exact = iosim.batch(requests, **FIELDS, M=M, tiles="1x1").floor.words
-    monkeypatch.setattr("iosim.batches.floor.MOST_EXACT", 10)
-    arrays = iosim.batch(requests, **FIELDS, M=M, tiles="1x1").floor.words
-    assert exact - 60 * 2 <= arrays <= exact
-
-
 def test_causal_visibility_is_that_of_visible():
+    mask = parse_mask("causal")
     for new in range(1, 9):
         for tokens in range(new, 12):
-            found = causal(np.array([new]), np.array([tokens]))
-            assert tuple(int(column[0]) for column in found) == visible(parse_mask("causal"), new, tokens)
-            dense = seen_at(DENSE, shapes([(new, tokens)], [1]))
-            assert tuple(int(column[0]) for column in dense) == visible(DENSE, new, tokens)
+            assert seen_by(mask, new, tokens) == visible(mask, new, tokens)
+            assert seen_by(DENSE, new, tokens) == visible(DENSE, new, tokens)
 
 
 # ---------------------------------------------------------------- the cascade
@@ -250,11 +239,6 @@ def test_faults_in_files(name, text, place, word, tmp_path):
         read_requests(str(path))
     message = str(caught.value)
     assert place in caught.value.where and word in message and message.count("\n") == 0
-
-
-def test_a_file_that_is_not_there():
-    with pytest.raises(InputError, match="No such file"):
-        read_requests("nowhere.csv")
 
 
 def test_python_values_are_those_of_files(tree):

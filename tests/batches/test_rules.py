@@ -3,14 +3,12 @@
 import csv
 from math import ceil
 
-import pytest
 from paths import ROOT
 
 import iosim
 from iosim.batches.rules import common_prefix, seen
 from iosim.counting import libraries
 from iosim.counting.libraries import splits_of
-from iosim.errors import InputError
 
 
 def share_tokens(batch, Br):
@@ -104,15 +102,6 @@ def test_vllm_triton_has_sixteen_rows():
     assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("split-kv", "16x16")
     found = iosim.batch("4:3000", d=128, heads=24, kv_heads=8)
     assert found["vLLM-Triton"].tiles == "15x1"  # 5 queries of 3 heads
-
-
-def test_rules_say_why_they_say_nothing():
-    with pytest.raises(InputError, match="--hardware"):
-        iosim.batch("1:9", **FIELDS, ways="vLLM")
-    with pytest.raises(InputError, match="fp16 and bf16"):
-        iosim.batch("1:9", **{**FIELDS, "d": 512}, ways="FA2")
-    with pytest.raises(InputError, match="no mask as"):
-        iosim.batch("2:9", **{**FIELDS, "mask": "strided:3"}, ways="FA3")
 
 
 def test_every_rule_has_a_source():

@@ -13,22 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ..batches.cascade import MERGE
-from ..batches.launches import Launch, problem_of
-from ..batches.moved import Moved, tiling_of
-from ..batches.sentence import answer_lines
-from ..batches.ways import ways_of
 from ..counting.floors import narrowest_bytes
 from ..drawing.colours import COLOURS, GREY, INK
 from ..drawing.page import document, rows_table, section
 from ..drawing.svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
 from ..units import binary
+from .cascade import MERGE
+from .launches import Launch, problem_of
+from .moved import Moved, tiling_of
+from .ways import ways_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..answer import Row, Table
-    from ..batches.answer import Batched
+    from .answer import Batched
 
 MOST_ITEMS, MOST_LINES = 24, 16  # requests, and blocks of one, that are drawn
 ROOM, LINE, GAP = 22, 4.5, 9  # pixels: of a bar of bytes, of a block's line, between requests
@@ -211,7 +210,7 @@ def batch_page(found: Batched) -> str:
     inside, height = picture.drawing()
     ways = shown_rows(found.counts())
     title, *head = found.header().splitlines()
-    about = " ".join(escape(line) for line in answer_lines(found))
+    about = " ".join(escape(line) for line in found.lines)
     body = (
         f"<h1>{escape(title)}</h1><p class=answer>{about}</p>"
         f"{section('Blocks and bytes', svg_frame(SHEET_WIDTH, height, picture.title, inside), '')}"
