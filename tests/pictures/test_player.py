@@ -43,6 +43,10 @@ def test_a_run_that_does_not_fit_overflows():
     _, runs = plays(found)
     ratio = found["flash2"].sram_peak_bytes / 8192
     assert ratio > 1 and small_memory(found, runs) == int(runs[0].peak_words / ratio)
+    found = count(N=1024, d=64, M="65KB", tiles="128x128", schedules=["standard-tiled", "flash2"])
+    peak, (fits, over) = max(run.peak_words for run in plays(found)[1]), found.results
+    assert fits.fits and not over.fits
+    assert small_memory(found, plays(found)[1]) == int(peak / (over.sram_peak_bytes / 66560)) < peak
 
 
 @pytest.mark.parametrize("more, names", [

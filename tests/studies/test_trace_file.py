@@ -56,11 +56,12 @@ def test_words_may_differ_and_an_atomic_operation_loads_and_stores(ask, tmp_path
 
 
 def test_rows_before_the_first(ask, tmp_path):
-    """A kernel may reach before its tensor."""
+    """A kernel may reach before its tensor. What lies there is no word of the tensor before."""
     path = tmp_path / "events.jsonl"
-    path.write_text("".join(json.dumps(event(row=row)) + "\n" for row in (-2, 0, -2)))
+    events = [event(name="W"), *(event(row=row) for row in (-1, 0, -1))]
+    path.write_text("".join(json.dumps(e) + "\n" for e in events))
     (row,) = ask("cache", "--trace", path, "--M", "1KB", "--policy", "lru", "--line", 32)["results"]
-    assert (row["accesses"], row["misses"]) == (3, 2)
+    assert (row["accesses"], row["misses"]) == (4, 3)
 
 
 @pytest.mark.parametrize("text, end, message", [
