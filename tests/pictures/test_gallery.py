@@ -19,7 +19,7 @@ from paths import DOCS
 
 from iosim.drawing.asked import places
 
-PAGE = (DOCS / "gallery.md").read_text()
+PAGE = (DOCS / "gallery.md").read_text().partition("## A page to send")[0]
 SHOWN = re.findall(r"```sh\n(.*?)```\n\n!\[([^\]]*)\]\(([^)]*)\)", PAGE, re.S)
 
 
