@@ -366,7 +366,6 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         made.resources if question.resources and not is_amd(target) else None,
         preset(target, question.hardware),
         warnings=[
-            *made.notes,
             *outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
             *unplaced(moved.unplaced, ways),
             *([f"{target}: words only; shared memory and registers are those of GPUs of NVIDIA"] if amd else []),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..answer import numbered, rounded
-from ..counting.sentence import about, above, joined
+from ..verdict import Way, about, joined, lead
 
 if TYPE_CHECKING:
     from .explain import Explained
@@ -22,25 +22,21 @@ def sentence(answer: Explained) -> str:
 
 
 def beside_floor(answer: Explained) -> Iterator[str]:
-    """`attention asks for 264 MiB; no exact algorithm of its class can move less than 18.8 MiB: this is 14 times
-    that. It moves the words of flash2 128x64.`"""
+    """`attention moves 264 MiB; no exact algorithm of its class can move less than 18.8 MiB: this is 14 times
+    that. Its words are those of flash2 128x64.`"""
     floor, words = answer.floor, answer.moved_words
     assert floor is not None
-    which = "no exact algorithm of its class" if floor.M_words else "no exact algorithm"
     widths = {way.bytes // way.words for ways in answer.ways.values() for way in ways.values() if way.words}
-    one = len(widths) == 1
+    one, share = len(widths) == 1, words / floor.words
     size = about(answer.total_bytes) if one else f"{words:,} words ({about(answer.total_bytes)})"
     limit = f"less than {about(floor.words * min(widths))}" if one else f"fewer than {floor.words:,} words"
-    share = words / floor.words
     if share < 1:
-        yield f"{answer.kernel} asks for {size}, {share:.3g} times the floor of this problem: it solves another one."
-    elif share == 1:
-        yield f"{answer.kernel} asks for {size}, and {which} can move less."
+        yield f"{answer.kernel} moves {size}, {share:.3g} times the floor of this problem: it solves another one."
     else:
-        yield f"{answer.kernel} asks for {size}; {which} can move {limit}: {above(share)}."
+        own = Way(answer.kernel, answer.total_bytes, over_floor=share, floor=limit, shown=size)
+        yield lead(own, memory=floor.M_words)
     if answer.nearest:
-        near = "It moves the words of" if answer.nearest.equal else "Nearest is"
-        yield f"{near} {answer.nearest.name}."
+        yield f"{'Its words are those of' if answer.nearest.equal else 'Nearest is'} {answer.nearest.name}."
 
 
 def moved(answer: Explained) -> Iterator[str]:

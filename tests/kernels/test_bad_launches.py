@@ -1,10 +1,7 @@
 """Bad input to `iosim explain` is one message that quotes a line of the user, and exit code 2."""
 
-import subprocess
-import sys
-
 import pytest
-from paths import ROOT, TESTS
+from paths import TESTS
 
 pytestmark = pytest.mark.needs("triton")
 FILE = TESTS / "helpers" / "triton_kernels.py"
@@ -39,15 +36,11 @@ def line_of(changes, file=FILE, kernel="add"):
     ({"const BLOCK": "fp32[3]"}, (f"Error: {DEFINED}: found 'BLOCK is fp32[3]'; allowed: a constant",)),
     ({"arg YY": "fp32[n]"}, ("Error: --arg YY: found 'no such parameter'", DEFINED, "did you mean 'Y'?")),
     ({"grid": "cdiv(n, BLOCK"}, ("Error: --grid: found 'cdiv(n, BLOCK'; allowed: a number, a name", DEFINED)),
-    ({"grid": "lambda meta: 3"}, ("Error: --grid: found 'lambda meta: 3'", DEFINED)),
     ({"grid": "cdiv(N, BLOCK)"}, ("Error: --grid: found 'N'; allowed: a name that is given", DEFINED)),
     ({"grid": "n // (n - 100)"}, ("Error: --grid: found 'n // (n - 100)'", "division or modulo by zero", DEFINED)),
     ({"grid": "n / 8"}, ("Error: --grid: found '(12.5,)'", "from 'n / 8'", DEFINED)),
-    ({"grid": "n - 100"}, ("Error: --grid: found '(0,)'", "from 'n - 100'", DEFINED)),
     ({"grid": "X"}, ("Error: --grid: found '(fp32[100],)'; allowed: a tuple of one to three whole numbers", DEFINED)),
-    ({"arg X": "fp32[0]"}, ("Error: --arg X: found 'fp32[0]'; allowed: sizes that are whole numbers from 1", DEFINED)),
     ({"arg X": "fp32[n - 104]"}, ("Error: --arg X: found 'fp32[n - 104]'", "; found -4; ", DEFINED)),
-    ({"arg X": "fp32[Y]"}, ("Error: --arg X: found 'fp32[Y]'", "; found fp32[100]; ", DEFINED)),
     ({"arg X": "7"}, (f"Error: {LOADED}: found \"Unsupported ptr type", "; here X is 7, Y is fp32[100], Z is fp32[100]")),
     ({"arg X": "fp32[64]"}, (f"Error: argument X ({LOADED})", "1 of 2 requests of its reads have no word inside of X")),
     ({"arg Z": "fp32[32]"}, (f"Error: argument Z ({LOADED})", "requests of its writes have no word", "which is fp32[32]")),
@@ -76,20 +69,8 @@ def test_a_kernel_that_is_not_there_in_a_file_that_fails(iosim, tmp_path):
     assert f"{file}, line {line} `x = undefined`: NameError: name 'undefined' is not defined" in found.stderr
 
 
-def test_a_parameter_on_a_line_of_its_own(iosim, tmp_path):
-    file = tmp_path / "kernels.py"
-    file.write_text(FILE.read_text().replace("def add(X, Y, Z, n, ", "def add(\n    X,\n    Y,\n    Z,\n    n,\n    "))
-    found = iosim(*line_of({"const BLOCK": None}, file))
-    assert found.exit_code == 2 and f"Error: {file}, line 13 `BLOCK: tl.constexpr):`: kernel add" in found.stderr
-
-
 COMPILED = {
     "no such name": ("tl.load(X + at, mask=on)", "tl.load(X + at, mask=onn)", "NameError: onn is not defined"),
-    "no such function": (
-        "tl.load(X + at, mask=on)",
-        "tl.lod(X + at, mask=on)",
-        "AttributeError: module 'triton.language' has no attribute 'lod'",
-    ),
     "in a function that it calls": ("tl.load(X + at, mask=on)", "half(X, at, on)", "incompatible dimensions"),
     "inside of Triton": ("tl.load(X + at, mask=on)", "tl.sum(X)", "'pointer_type' object has no attribute 'numel'"),
 }
@@ -166,14 +147,6 @@ def test_a_target_of_amd_has_words_only(iosim):
     assert "gfx942: words only" in found.stderr
 
 
-def test_nothing_of_triton_stands_beside_the_message():
-    """A process of its own, because Triton warns only once."""
-    line = [sys.executable, "-m", "iosim", *map(str, line_of({"arg X": "7"}))]
-    done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT)
-    told = done.stderr.removeprefix("explaining launch 1 of 1\n")  # on a slow machine
-    assert done.returncode == 2 and told.startswith("Error: ") and told.count("\n") == 1
-
-
 def test_a_tile_over_the_edge_is_a_note(iosim):
     """Every request has a word inside: a mask may be missing, so there is an answer."""
     found = iosim(*line_of({"arg X": "fp32[70]"}))
@@ -189,17 +162,6 @@ def test_offsets_that_wrap_around_are_told(iosim, tmp_path):
     found = iosim(*line_of({**{f"arg {name}": "fp32[40001, 65536]" for name in "XYZ"}, "const BLOCK": "64", "grid": "626"},
                            file))  # fmt: skip
     assert "offsets beyond 2^31 wrap around in 32 bits: compute them in tl.int64" in found.stderr, found.stderr
-
-
-def test_parts_of_tensors_may_reach_over(iosim, tmp_path):
-    """A script can give a kernel the start of a tensor by a part of it, so this is only told."""
-    from iosim.kernels.explain import explain
-    from iosim.kernels.read.kernel_file import kernel_of
-    from iosim.kernels.walk.launch import Tensor
-
-    values = {name: Tensor("fp32", (10,), None, (1,)) for name in "XYZ"}
-    answer = explain(kernel_of(str(FILE), "add"), 2, **values, n=100, BLOCK=64, resources=False)
-    assert answer.reads == 200 and len(answer.warnings) == 3
 
 
 @pytest.mark.parametrize("shape", [(0,), (4, -1), (2.5,)])

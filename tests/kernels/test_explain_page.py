@@ -40,7 +40,7 @@ def test_the_mistake_is_told_as_the_page_says(iosim, tmp_path):
 
 
 def test_the_example_in_python_prints_a_number(monkeypatch, tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    code, _ = re.findall(r"```python\n(.*?)```", PAGE, re.S)
     (tmp_path / "kernels.py").write_text((TESTS / "helpers" / "triton_kernels.py").read_text())
     monkeypatch.syspath_prepend(tmp_path)
     out = io.StringIO()

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from paths import DOCS, TESTS
+from paths import TESTS
 
 from iosim.errors import InputError
 from iosim.kernels import kept
@@ -84,12 +84,6 @@ def test_the_command_keeps_and_checks(tmp_path, iosim):
         "it is compared before it is replaced"
     )
     assert iosim(*ADD, "--arg", "n=200", "--check", path).exit_code == 0
-
-
-def test_the_page_shows_such_a_change():
-    said = kept.changes({"add": {"X": row(100)}}, [Answer("add", X=row(200))])
-    text = (DOCS / "explain-in-ci.md").read_text()
-    assert f"    Error: --check words.json: 1 change\n      {said[0]}\n" in text
 
 
 @pytest.mark.needs("triton")

@@ -87,17 +87,6 @@ def test_a_cache_takes_the_file(iosim, ask, tmp_path):
 
 
 @needs_triton
-def test_heads_follow_each_other(iosim, tmp_path):
-    iosim(*launch(2, "--trace", tmp_path / "two.csv"))
-    found = rows(tmp_path / "two.csv")
-    half = len(found) // 2
-    assert [int(row["program"]) for row in found] == sorted(int(row["program"]) for row in found)
-    for first, second in zip(found[:half], found[half:], strict=True):
-        moved = {"row": str(int(first["row"]) + 50), "program": str(int(first["program"]) + 2)}
-        assert second == first | moved
-
-
-@needs_triton
 @pytest.mark.parametrize("name", ["softmax", "matmul, ragged", "gather", "tiles", "histogram", "add"])
 def test_words_of_a_trace_are_those_of_the_answer(name):
     import test_triton

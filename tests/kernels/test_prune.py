@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from paths import DOCS
 
 import iosim
 from iosim.errors import InputError
@@ -80,7 +79,7 @@ def test_what_does_not_fit_is_dropped_and_nothing_is_compiled_twice(cache, capsy
     tuned = tuner(iosim.prune("h100"), *CONFIGS)
     assert pruned(tuned) == list(CONFIGS[:2])
     said = "iosim.prune: matmul: 1 of 3 configurations dropped for H100 (1 by shared memory); compiled in "
-    assert said in capsys.readouterr().err and said in (DOCS / "explain-in-ci.md").read_text()
+    assert said in capsys.readouterr().err
     assert len(cache) == 3
     assert pruned(tuned) == list(CONFIGS[:2]) and len(cache) == 3
     for config in tuned.configs:  # as Triton's launcher compiles them

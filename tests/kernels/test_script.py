@@ -8,7 +8,6 @@ import pytest
 from paths import TESTS
 
 from iosim.errors import InputError
-from iosim.kernels.read import script as reading
 from iosim.kernels.read.arguments import tensor
 
 pytestmark = pytest.mark.needs("triton")
@@ -86,13 +85,6 @@ def test_launches_are_answered_for_in_order(iosim, script):
         ("add", 1, "bench.py, line 11")]  # fmt: skip
     assert answers[0]["tensors"]["X"]["reads"] == 160 and answers[0]["tensors"]["TABLE"]["reads"] == 5
     assert sorted(a["constants"]["BLOCK"] for a in answers[1:3]) == [256, 1024] and answers[3]["num_warps"] == 2
-
-
-def test_a_launch_that_lacks_arguments_is_told_with_its_line(iosim, script):
-    found = iosim("explain", "--script", script(WITHOUT_TORCH), "--no-resources")
-    assert found.exit_code == 1
-    definition = f"{FILE}, line 8 `def add(X, Y, Z, n, BLOCK: tl.constexpr):`"
-    assert f"bench.py, line 13 `add[(1,)](X, X)`: {definition}: kernel add: found 'no value for Z, n" in found.stderr
 
 
 def test_only_one_kernel_of_a_script(ask, script):
@@ -177,16 +169,6 @@ def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
     (tmp_path / "launch.toml").write_text(text)
     found = iosim("explain", tmp_path / "launch.toml")
     assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.stderr, found.stderr
-
-
-@pytest.mark.parametrize("installed, text, told", [
-    (False, "import torch\n", True), (False, "import numpy\n", False), (True, "import torch\n", False),
-])  # fmt: skip
-def test_a_script_that_needs_pytorch_is_told_so(monkeypatch, tmp_path, installed, text, told):
-    (tmp_path / "bench.py").write_text(text)
-    monkeypatch.setattr(reading, "find_spec", lambda name: object() if installed else None)
-    run = reading.ScriptRun(tmp_path / "bench.py")
-    assert ("PyTorch is not installed" in reading.without_pytorch(run)) == told
 
 
 NEEDED = "Error: PyTorch is needed for this script: pip install torch (the CPU build is enough)"

@@ -245,31 +245,3 @@ def test_a_file_with_packages_that_are_missing_is_read(tmp_path):
     file.write_text(header + FILE.read_text())
     assert counted(*LAUNCHES["add"], file=file).reads == 1400
     assert not [name for name in sys.modules if name.startswith("torch_of_nobody")]
-
-
-TURNED = """
-import triton, triton.language as tl
-@triton.jit
-def products(A, B, C, OLD: tl.constexpr):
-    rows, columns = tl.arange(0, 64), tl.arange(0, 32)
-    at = rows[:, None] * 32 + columns[None, :]
-    a, b = tl.load(A + at), tl.load(B + at)
-    if OLD:
-        c = tl.dot(a, b, trans_a=True) + tl.dot(tl.trans(a), tl.trans(b), trans_b=True)
-    else:
-        c = tl.dot(tl.trans(a), b) + tl.dot(tl.trans(a), b)
-    tl.store(C + columns[:, None] * 32 + columns[None, :], c)
-"""
-
-
-def test_products_of_triton_2_are_read_as_transposed(tmp_path):
-    """The transposed tile has the shapes that a product needs, so the FLOPs are those of the later form."""
-    (tmp_path / "turned.py").write_text(TURNED)
-    tile, out = ("fp16", (64, 32)), ("fp32", (32, 32))
-    old, new = (
-        counted("products", (1,), {"A": tile, "B": tile, "C": out, "OLD": on}, tmp_path / "turned.py", resources=True)
-        for on in (True, False)
-    )
-    assert old.flops == new.flops == 2 * 2 * 32 * 32 * 64 and old.tensors == new.tensors
-    assert (old.resources.smem_bytes, old.resources.products) == (new.resources.smem_bytes, new.resources.products)
-    assert any("of Triton 2, is read as tl.trans" in note for note in old.warnings)

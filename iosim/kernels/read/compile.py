@@ -24,7 +24,7 @@ from ..walk.code import Code, Type
 from ..walk.launch import DTYPES, Descriptor, Launch, Tensor, Value, is_descriptor
 from ..walk.places import Fault, place
 from .arguments import as_tensor
-from .kernel import Kernel, called, file_of, first_line, function_of, names_on, of_triton
+from .kernel import Kernel, file_of, first_line, function_of, names_on, of_triton
 from .ttir import read_module
 
 WARP_SIZE = 32
@@ -42,7 +42,6 @@ LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?o
 LOADED = re.compile(r"(?:tensor<([\dx]+)x|: )!tt\.ptr<(\w+)[^>]*>(?:, (#[\w.]+))?")
 TABLE = "__cudart_i2opi_f"  # its single words are loaded by a sine or a cosine
 WIDEST = 16  # bytes that a thread loads at a time at most
-TURNED = re.compile(r"\btrans_[ab]\s*=")
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -166,12 +165,6 @@ class Compilation:
             where = f"{self.kernel.definition()}: {error.where}"
             raise Fault(where, str(error.found), error.allowed, error.hint) from None
 
-    @property
-    def notes(self) -> list[str]:
-        """What was read in place of what stands there."""
-        old = any(TURNED.search(function.src) for function in called(self.kernel.function))
-        return [f"{self.kernel.name}: tl.dot with trans_a or trans_b, of Triton 2, is read as tl.trans"] * old
-
     @cached_property
     def compiled(self):  # type: ignore[no-untyped-def]
         """The binary that Triton makes for the GPU."""
@@ -288,13 +281,10 @@ def load_widths(ptx: str) -> dict[int, int]:
 @contextmanager
 def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
     """Turn errors of Triton's compiler into a Fault with the line of the kernel."""
-    from unittest import mock
-
-    import triton.language as tl
     from triton.compiler.errors import CompilationError
 
     try:
-        with warnings.catch_warnings(), mock.patch.object(tl, "dot", dot_of_before(tl)):
+        with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "TRITON_DEFAULT_FP_FUSION")
             yield
     except CompilationError as error:
@@ -304,20 +294,6 @@ def quoted(kernel: Kernel, given: Mapping[str, Value]) -> Iterator[None]:
     except Exception as error:
         what = f"{type(error).__name__}: {error}".strip().splitlines()
         raise Fault(f"{kernel.definition()}: kernel {kernel.name}", what[0], COMPILES) from None
-
-
-def dot_of_before(tl):  # type: ignore[no-untyped-def]
-    """`tl.dot` with its arguments of Triton 2, which say that an operand is transposed."""
-    own = tl.dot
-
-    def dot(input, other, *values, trans_a=False, trans_b=False, _semantic=None, **named):  # type: ignore[no-untyped-def]
-        a, b = (
-            tl.trans(tile, _semantic=_semantic) if getattr(turned, "value", turned) else tile
-            for tile, turned in ((input, trans_a), (other, trans_b))
-        )
-        return own(a, b, *values, _semantic=_semantic, **named)
-
-    return tl.core.builtin(dot)
 
 
 def fault_of(kernel: Kernel, given: Mapping[str, Value], error: BaseException | None) -> Fault:
