@@ -157,13 +157,6 @@ def test_a_step_has_a_fixed_time_and_a_rate(monkeypatch, name, kind, width, warp
     }
 
 
-def test_time_outside_the_loop_does_not_count(monkeypatch):
-    monkeypatch.setattr(steps, "launch_seconds", lambda program: 100 + 0.5 * launch(program)[0])
-    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64)) == pytest.approx(0.5)
-    monkeypatch.setattr(steps, "launch_seconds", lambda program: 1.0)
-    assert steps.step_seconds("store", "fp16", 1, TILE_ROWS, (64, 64)) > 0, "nothing is nothing"
-
-
 def test_of_ragged_tiles_the_last_counts(monkeypatch):
     """0.25 s for 4 rows: 16 x 0.25 s for a whole tile, of which there are four, 15 x for one that is 4 shorter."""
 

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
-from iosim.errors import MissingError, ScheduleError
+from iosim.errors import ScheduleError
 from iosim.gpu.cuda.machine import generate, known_steps, why_not
 from iosim.gpu.cuda.mask_tables import Tables, bits
-from iosim.gpu.cuda.plan import ALIGNMENT, Life, place_blocks
-from iosim.gpu.run import run_on_device
+from iosim.gpu.cuda.plan import Life, place_blocks
 from iosim.masks import parse_mask
-from iosim.schedules import CORE, Schedule, find
+from iosim.schedules import CORE, Schedule
 from iosim.search.best import footprint
 from iosim.steps.softmax import keep, scores, zeros
 from validation.examples import cases
@@ -44,11 +43,6 @@ def test_blocks_that_live_together_do_not_overlap(spans):
     assert total >= peak(lives)
     if all(a.meets(b) for a in lives for b in lives):
         assert total == sum(life.size for life in lives), "no gap where all live together"
-
-
-def test_a_freed_block_makes_room():
-    assert place_blocks([Life(0, 9, 64), Life(1, 3, 32), Life(4, 8, 32)]) == ([0, 64, 64], 96)
-    assert Life(0, 1, 48).alignment == ALIGNMENT and Life(0, 1, 42).alignment == 2
 
 
 sizes = st.integers(1, 200)
@@ -108,29 +102,6 @@ def test_few_barriers_where_a_warp_owns_its_rows():
     between = loop[loop.index("scores(") : loop.index("online_softmax")]
     assert "Team::sync();" in between and "__syncthreads" not in between
     assert "copies_done<1>();" in loop[: loop.index("scores(")], "V may still be on its way when K is there"
-
-
-@pytest.mark.parametrize(
-    "name, N, Nk, blocks, keys",
-    [("flash2", 128, 128, ["64"], ["64"]),
-     ("flash2", 300, 300, ["64", "44"], ["64", "44", "64", "44"]),  # 4 whole tiles and one of 44, of both
-     ("flash2", 255, 300, ["min(64, 255 - i0)"], ["64", "44"]),  # 3 whole tiles of queries do not pay
-     ("flash2", 300, 255, ["64", "44"], ["min(64, 255 - j0)"] * 2),
-     ("attention-2pass", 300, 300, ["min(64, 300 - i0)"], ["64", "44", "64", "44"]),  # two loops: enough code
-     ("attention-2pass", 300, 256, ["64", "44"], ["64", "64", "64", "64"]),
-     ("attention-3pass", 300, 300, ["min(64, 300 - i0)"], ["min(64, 300 - j0)"] * 2 + ["64", "44"])],  # the last of three
-)  # fmt: skip
-def test_loops_are_written_again_for_a_last_tile_that_is_smaller(name, N, Nk, blocks, keys):
-    source = generate(find(name), Attention(N, 64, Nk=Nk, dtype="fp16", acc_dtype="fp32"), Tiling(64, 64)).source
-    assert re.findall(r"const int ni = (.*);", source) == blocks and re.findall(r"const int nj = (.*);", source) == keys
-    assert ("if (blockIdx.x < 4) {" in source) == (len(blocks) == 2)
-
-
-def test_counting_is_an_option_of_the_compiler_only():
-    p = Attention(100, 16)
-    plain, counted = (generate(SCHEDULES["flash2"], p, Tiling(16, 16), count=c) for c in (False, True))
-    assert plain.source == counted.source and set(counted.defines) - set(plain.defines) == {"-DIOSIM_COUNT"}
-    assert counted.counts_by_tensor(range(4)) == {"Q": (0, 0), "K": (1, 0), "V": (2, 0), "O": (0, 3)}
 
 
 @pytest.mark.parametrize(
@@ -259,14 +230,6 @@ def test_parts_of_blocks_and_loops_in_loops():
     source = program.kernels[0].source
     assert "for (int j = 0; j < (ni + 7) / 8; ++j)" in source and program.kernels[0].grid[0] == 2
     assert program.smem_bytes == program.footprint_bytes == 4 * (32 * 16 + 30 * 16 + 8 * 4)
-
-
-@pytest.mark.skipif(has_gpu(), reason="this machine has a GPU")
-def test_without_a_gpu_the_message_says_what_is_missing():
-    program = generate(SCHEDULES["flash2"], Attention(8, 4, dtype="fp32"), Tiling(4, 4))
-    with pytest.raises(MissingError, match="this works without: verify") as caught:
-        run_on_device(program, {})
-    assert caught.value.exit_code == 3
 
 
 @pytest.mark.gpu

@@ -124,15 +124,6 @@ def test_the_cases_cover_what_they_should(programs):
     assert empty, "rows that see nothing"
 
 
-def test_the_short_run_covers_what_it_should(programs):
-    short = [k for k in range(len(CASES)) if in_the_short_run(k)]
-    assert {CASES[k][0].name for k in on_tensor_cores(programs, short)} >= set(CORE[2:])
-    assert {CASES[k][0].name for k in short} == set(CORE)
-    assert {str(CASES[k][1].mask) for k in short} == set(MASKS)
-    assert {(CASES[k][1].dtype, CASES[k][1].acc_dtype) for k in short} == set(TYPES)
-    assert {CASES[k][1].heads // CASES[k][1].kv_heads for k in short} == {1, 2}
-
-
 # ---------------------------------------------------------------- long rows, which all threads of a block share
 
 LONG = [(2048, 32, 1, "fp16", "fp32"), (1024, 4, 1, "fp32", "fp32"), (1024, 16, 2, "fp16", "fp16"),

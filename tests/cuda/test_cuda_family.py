@@ -12,7 +12,6 @@ import pytest
 from spread import spread
 
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
-from iosim.core.problem import DENSE
 from iosim.gpu.cuda.machine import generate, why_not
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
@@ -130,26 +129,6 @@ def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
 
 def test_every_schedule_has_its_kernels():
     assert [name for name, schedule in SCHEDULES.items() if why_not(schedule)] == []
-
-
-@pytest.mark.long
-def test_the_cases_cover_what_they_should(programs):
-    made = map(programs.program, range(len(CASES)))
-    assert {schedule.name for schedule, _, _ in CASES} == set(SCHEDULES)
-    assert sum(p.mask is not DENSE for _, p, _ in CASES) >= 15
-    assert sum(any(x.tensor_cores for x in program.kernels) for program in made) >= 10
-    assert {p.dtype for _, p, _ in CASES} == {"fp32", "fp16", "bf16"}
-
-
-def test_the_short_run_covers_what_it_should():
-    short = [case for k, case in enumerate(CASES) if in_the_short_run(k)]
-    assert {schedule.name for schedule, _, _ in short} == set(SCHEDULES)
-    assert {str(p.mask) for _, p, _ in short} >= set(MASKS) and {p.dtype for _, p, _ in short} == {
-        "fp32",
-        "fp16",
-        "bf16",
-    }
-    assert any(p.dropout and p.mask is not DENSE for _, p, _ in short) and any(p.keep_p and p.lse for _, p, _ in short)
 
 
 @pytest.fixture(scope="module")

@@ -84,11 +84,6 @@ def random_rows(request, drawn, tmp_path_factory):
     return list(ran(drawn[request.param :: 2], tmp_path_factory.mktemp("rows")))
 
 
-def test_the_random_rows_are_of_all_schedules(drawn):
-    assert {job.name for job in drawn} == set(SCHEDULES)
-    assert sum(job.problem.gqa == "pack" for job in drawn) > 6 and sum(job.problem.latent for job in drawn) > 2
-
-
 def test_no_request_of_a_random_row_touches_more_than_the_bound(random_rows):
     """All schedules and options. The bound is met exactly where the place of each tile in a sector is known."""
     met = check(beyond_words(random_rows))
@@ -140,13 +135,6 @@ def test_heads_that_do_not_begin_at_a_sector_may_cost_more():
     shared = Attention(15, 17, heads=4, kv_heads=2)
     four = partial_sectors(find("flash2"), Attention(15, 17, heads=4), Tiling(16, 16))
     assert 0 < partial_sectors(find("flash2"), shared, Tiling(16, 16)).read_bytes < four.read_bytes
-
-
-def test_a_part_of_an_axis_that_is_empty_is_never_loaded():
-    """flash2-pinned with all keys on chip: no tile of keys streams."""
-    p = Attention(6, 128, Nk=45, heads=2, kv_heads=1, dtype="bf16", gqa="pack")
-    all_kept, some = (partial_sectors(find("flash2-pinned"), p, Tiling(6, 16, kept=kept)) for kept in (45, 33))
-    assert all_kept == partial_sectors(find("flash2-pinned"), p, Tiling(6, 45)) and some >= all_kept
 
 
 def test_the_starts_of_parts_of_an_axis():

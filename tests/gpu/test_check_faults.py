@@ -1,7 +1,6 @@
 """`iosim verify --cpu` says what is wrong, each fault by itself."""
 
 import json
-import re
 from dataclasses import replace
 
 import pytest
@@ -56,19 +55,6 @@ def test_errors_of_both_types_are_told():
     fp64, fp16, bias = row["faults"].split("; ")
     assert fp64.startswith("the error in fp64 is 1 (") and fp16.startswith("the error in fp16 is 1 (allowed: 0.02, ")
     assert bias.startswith("the slope of the output in fp16 on the answer is off by ")
-
-
-def test_sums_that_are_too_large_for_fp16_are_refused(iosim):
-    """Sums of 1024 positive features exceed 65,504. The schedule is right: fp32 sums are asked for."""
-    args = ("verify", "--cpu", "--N", 1024, "--d", 64, "--tiles", "64x64", "--schedule", "linear")
-    narrow, wide = iosim(*args), iosim(*args, "--acc-dtype", "fp32")
-    assert narrow.exit_code == 2 and narrow.stdout == "" and "a word of linear is too large" in narrow.stderr
-    assert "as --acc-dtype fp32" in narrow.stderr and wide.exit_code == 0 and "linear:" not in wide.stdout
-
-
-def test_errors_name_a_wider_type():
-    _, fp16, _ = judged_rows(P, T, [spoilt(1.0)])[0]["faults"].split("; ")
-    assert "a wider --acc-dtype may help" in fp16
 
 
 @pytest.mark.parametrize(
@@ -149,14 +135,6 @@ def test_a_size_that_runs_is_suggested(sizes, options, hint):
         assert (p.N * p.Nk <= 2**22 and max(p.N, p.Nk) * p.d <= 2**24) == (factor == 1) or (factor == 2 and N == 1)
 
 
-def test_errors_are_shown_with_two_digits_and_kept_exactly(iosim, ask):
-    line = ("verify", "--cpu", "--N", 32, "--d", 8, "--schedule", "flash2")
-    (row,) = ask(*line)["checks"]
-    shown = iosim(*line).stdout.splitlines()[4]
-    assert f" {row['allowed_error']:.1e} " in shown and not re.search(r"\.\d{3}", shown)
-    assert repr(row["allowed_error"]) in iosim(*line, "--csv").stdout and len(repr(row["allowed_error"])) > 12
-
-
 def test_a_verdict_does_not_depend_on_what_else_is_checked(iosim):
     """Each schedule begins with the same random numbers."""
     line = ("verify", "--cpu", "--N", 20, "--d", 4, "--tiles", "4x4", "--csv", "--schedule")
@@ -170,11 +148,3 @@ def test_an_index_of_large_scores_is_judged(iosim):
     done = iosim("verify", "--cpu", "--N", 256, "--d", 64, "--tiles", "64x64", "--schedule", "indexer", "--json")
     (row,) = json.loads(done.stdout)["checks"]
     assert done.exit_code == 0 and row["bias"] == 0 and row["allowed_bias"] is not None
-
-
-def test_a_verdict_does_not_depend_on_the_schedules_before():
-    names = ["indexer", "linear", "flash1-bwd", "split-kv", "paged", "matmul-tiled", "selected", "flash2"]
-    p = Attention(64, 16, dtype="fp16", acc_dtype="fp32", top_k=2, key_block=16)
-    together = judged_rows(p, T, [find(name) for name in names])
-    assert together[::-1] == judged_rows(p, T, [find(name) for name in names[::-1]])
-    assert together == [judged_rows(p, T, [find(name)])[0] for name in names] and all(row["ok"] for row in together)

@@ -5,7 +5,6 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from paths import DATA
 
 from iosim.commands.listed import all_commands
 from iosim.gpu import device
@@ -28,22 +27,6 @@ def test_a_median_without_the_first_runs(monkeypatch, flushed):
     assert notes == once * (device.WARM_UP + 5)
 
 
-@pytest.mark.parametrize("command", [
-    ("verify", "--N", "512", "--d", "64", "--tiles", "64x64", "--hardware", "h200", "--tuned"),
-    ("profile", "torch-flash", "--N", "512", "--d", "64"),
-    ("calibrate",),
-])  # fmt: skip
-def test_a_machine_without_a_gpu_is_told_so_first(iosim, monkeypatch, command):
-    """Before a large package is offered; and what works is said."""
-    monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(device, "driver_sees", lambda: 0)
-    done = iosim(*command)
-    assert done.exit_code == 3 and done.stdout == "" and "pip install" not in done.stderr
-    assert done.stderr.startswith("Error: no NVIDIA GPU") and "--from-ncu FILE" in done.stderr
-    monkeypatch.setattr(device, "driver_sees", lambda: 1)
-    assert "CuPy is not installed" in iosim(*command).stderr and '"iosim[gpu]", about 400 MB' in iosim(*command).stderr
-
-
 @pytest.fixture
 def no_gpu(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
@@ -64,31 +47,6 @@ def test_without_a_gpu_nobody_is_asked_for_missing_options(iosim, no_gpu, monkey
     monkeypatch.setattr(device, "cupy", lambda: None)  # a machine with a GPU asks for them
     there = iosim(*line.split())
     assert there.exit_code == 2 and "found 'nothing'" in there.stderr and "no NVIDIA GPU" not in there.stderr
-
-
-@pytest.mark.parametrize("line, wrong", [
-    ("profile --d 64 --N x --mask no", ["--N: found 'x'", "--mask: found 'no'"]),
-    ("profile torch-flash --N 512 --d 64 --heads 6 --kv-heads 4", ["--kv-heads: found 4"]),
-    ("calibrate -o x.pdf", ["-o: found 'x.pdf'"]),
-])  # fmt: skip
-def test_without_a_gpu_wrong_options_are_named_below_it(iosim, no_gpu, line, wrong):
-    done = iosim(*line.split())
-    first, *others = done.stderr.splitlines()
-    assert done.exit_code == 2 and first.startswith("Error: no NVIDIA GPU")
-    assert all(any(fault in other for other in others) for fault in wrong) and "nothing" not in done.stderr
-
-
-def test_a_kept_profile_needs_no_gpu(iosim, no_gpu):
-    """The options that it misses are named, and no GPU."""
-    for name in ("verify", "profile"):
-        done = iosim(name, "--from-ncu", DATA / "ncu_generated.csv")
-        assert done.exit_code == 2 and "--N" in done.stderr and "GPU" not in done.stderr
-
-
-def test_a_missing_profile_is_named_before_missing_options(iosim):
-    for line in (("verify",), ("verify", "--N", 2048, "--d", 64), ("profile",)):
-        done = iosim(*line, "--from-ncu", "nothere.csv")
-        assert done.exit_code == 2 and "'nothere.csv'" in done.stderr and "no such file" in done.stderr
 
 
 def test_the_driver_is_asked_without_a_package(monkeypatch):

@@ -31,12 +31,6 @@ def test_the_same_pairs_are_visible(mask, N, Nk):
     assert (np.broadcast_to(found, (N, Nk)) == visible(p)).all()
 
 
-def test_documents_are_told_apart_by_their_ends():
-    p = Attention(13, 4, mask=parse_mask("causal&documents:4,1,8"))
-    found = flex.predicate(p.mask.expr, 0)(np.arange(13)[:, None], np.arange(13)[None])
-    assert (found == visible(p)).all()
-
-
 @pytest.mark.parametrize("mask", ["window:2b", "causal|global:1b"])
 def test_masks_of_tiles_are_refused(mask):
     with pytest.raises(InputError, match="computed from positions"):

@@ -143,13 +143,6 @@ def judged(on_the_cpu):
     return errors
 
 
-@pytest.mark.parametrize("job", marked(NARROW_SUMS))
-def test_narrow_sums_of_wide_inputs_are_right(job, judged):
-    """With fp32 inputs and fp16 sums the error is that of the sums: found on an H100, where right kernels failed."""
-    found = judged(job)
-    assert 1e-4 < found["error"] <= found["allowed_error"] < 0.05 and found["bias"] <= found["allowed_bias"]
-
-
 @pytest.mark.parametrize("job", marked(ROW_SUMS))
 def test_row_sums_in_a_narrow_type_are_rounded_after_each_tile(job, judged):
     """A score of standard-square is a sum of parts of d, and a row sum one of many tiles: both are rounded each time.
@@ -193,8 +186,3 @@ def test_an_output_under_a_mask_that_hides_every_pair_is_judged(judged):
     assert not p.mask.bind(p, HIDDEN.tiling).visible_pairs()
     found = judged(HIDDEN)
     assert found["error"] == 0 and found["bias"] == 0 and not found["unwritten"]
-
-
-def test_an_answer_of_zeros_has_absolute_errors():
-    """As under a mask that hides every pair."""
-    assert outputs.size_of(np.zeros((3, 2))) == 1 and outputs.size_of(np.array([[-4.0, 3.0]])) == 4

@@ -44,16 +44,6 @@ def test_a_conversion_that_moves_as_much_is_no_product():
     assert copies[0] not in [one.kernel for one in explain_passes(MATH, P)]
 
 
-@pytest.mark.parametrize("dtype", ["fp16", "fp32"])
-def test_words_of_either_type(dtype):
-    """Two bytes a word where a product takes the inputs as they are."""
-    width = {"fp16": 2, "fp32": 4}[dtype]
-    scores = kernel(8 * 32 * (64 + 128) * 256 * width, SQUARE * width, (8, 4, 8))
-    output = kernel(8 * 32 * (64 + 64) * 512 * width, 8 * 512 * 256 * width, (8, 4, 8))
-    found = explain_passes([scores, kernel(SQUARE * width, SQUARE * width), output], P)
-    assert [(one.part.name, one.part.problem.dtype) for one in found] == [(name, dtype) for name in NAMES]
-
-
 def test_what_is_no_call_of_passes():
     """All three, in this order: fewer may be by chance."""
     scores, softmax, output = (one.kernel for one in explain_passes(MATH, P))
@@ -89,22 +79,6 @@ def test_both_reads_and_writes_must_be_close(metric):
 
 
 MATH_COMMAND = ("profile", "torch-math", "--N", 512, "--d", 256, "--heads", 8, "--from-ncu", DATA / "ncu_math.csv")
-
-
-def test_command(ask, iosim):
-    """A row a pass, and one for the rest; all bytes of the call are in one of them."""
-    rows = ask(*MATH_COMMAND)["explanations"]
-    assert [row["pass"] for row in rows] == [*NAMES, "11 other kernels"]
-    assert [row["explains"] for row in rows] == [True, True, True, False]
-    assert [(row["schedule"], row["tiles"]) for row in rows] == [
-        ("matmul-tiled", "64x128"), ("standard-tiled", None), ("matmul-tiled", "64x64"), (None, None)]  # fmt: skip
-    assert [row["read_ratio"] for row in rows] == [row["write_ratio"] for row in rows] == [1.0, 1.0, 1.0, None]
-    for name, of_kernel in (("read_measured", "load_bytes"), ("write_measured", "store_bytes")):
-        assert sum(row[name] for row in rows) == sum(getattr(k, of_kernel) for k in MATH)
-    assert sum(row["seconds"] for row in rows) == pytest.approx(sum(k.seconds for k in MATH))
-    assert "tilesize64x128" in rows[0]["function"] and rows[3]["function"] is None
-    done = iosim(*MATH_COMMAND)
-    assert done.exit_code == 0 and done.stderr == "" and "11 other kernels" in done.stdout
 
 
 SERVING = VALIDATION / "h200-2026-11-22" / "serving.csv"
@@ -148,11 +122,6 @@ def test_another_problem_is_not_explained(iosim, wrong):
     assert ",True," not in done.stdout and ",pass," not in done.stdout
 
 
-@pytest.mark.parametrize("more", [("--acc-dtype", "fp16"), ("--no-lse",), ("--causal",), ("--kv-heads", 4)])
-def test_what_the_passes_do_not_depend_on(ask, more):
-    assert ask(*MATH_COMMAND, *more)["explanations"] == ask(*MATH_COMMAND)["explanations"]
-
-
 def test_dram_where_the_hardware_is_known(ask):
     """What is read, all of it once: Q and K; S; P and V. What is written stays in the L2. Nothing without --hardware."""
     rows = ask(*MATH_COMMAND, "--hardware", "h200")["explanations"]
@@ -161,11 +130,3 @@ def test_dram_where_the_hardware_is_known(ask):
     assert K and [row["dram_predicted"] for row in rows] == [*(pytest.approx(x, rel=0.02) for x in wanted), None]
     assert all(row["dram_ratio"] == pytest.approx(1, abs=0.05) for row in rows[:3]) and rows[3]["dram_ratio"] is None
     assert {row["dram_predicted"] for row in ask(*MATH_COMMAND)["explanations"]} == {None}
-
-
-def test_a_fused_kernel_is_explained_as_before():
-    """A call of one kernel has no passes."""
-    flash = counters.read_profile(DATA / "ncu_flash.csv").jobs[0]
-    p = Attention(4096, 64, heads=32, dtype="fp16", acc_dtype="fp32", lse=True)
-    rows = explained("torch-flash", flash, p)
-    assert rows[0]["schedule"] == "flash2" and "pass" not in rows[0]

@@ -12,7 +12,7 @@ from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.predict.predict import predict
-from iosim.gpu.profile.explain import Explanation, explain, explained, in_words, occupancy
+from iosim.gpu.profile.explain import explain, explained, in_words, occupancy
 from iosim.masks import parse_mask
 from iosim.schedules import find
 
@@ -80,12 +80,6 @@ def test_a_kernel_that_writes_something_else_is_not_explained(times, explains):
     assert any(e.explains for e in found) == explains
 
 
-def test_the_kernel_that_loads_most_is_explained():
-    small = counters.ProfiledKernel("fill", metrics={counters.LOADS: 10.0})
-    kernel, found = explain([small, kernel_of(KERNELS[2]), small], problem_of(KERNELS[2]))
-    assert kernel.name == KERNELS[2]["kernel"] and found[0].explains
-
-
 def test_a_kernel_that_is_the_least_of_its_call_explains_nothing():
     """Launches of one name count together."""
     flash = kernel_of(KERNELS[2])
@@ -136,13 +130,6 @@ def test_grouped_queries_share_a_tile_without_splits():
     assert wanted.read_bytes == 2 * (32 * 16 * 128 + 2 * 8 * 4096 * 128)
 
 
-def test_a_mask_is_not_packed():
-    p = replace(GROUPED, N=64, Nk=64, mask=parse_mask("causal"))
-    wanted = predict(find("block-sparse-q"), p, Tiling(32, 32))
-    _, found = explain([loading(wanted.read_bytes, wanted.write_bytes)], p)
-    assert found[0].explains and not any(e.packed for e in found)
-
-
 @pytest.mark.parametrize("name", ["flash1", "flash2"])
 def test_a_kernel_that_visits_hidden_tiles_is_found_too(name):
     p = replace(GROUPED, N=256, Nk=256, mask=parse_mask("causal"))
@@ -155,19 +142,6 @@ def test_a_kernel_that_visits_hidden_tiles_is_found_too(name):
 
 
 # ---------------------------------------------------------------- what an answer means
-
-
-def test_every_answer_says_what_it_means(ask, iosim):
-    """The second predicts as much as the first; the third does not explain the kernel."""
-    rows = ask(*FLASH, "--from-ncu", DATA / "ncu_flash.csv")["explanations"]
-    assert [(row["answer"], row["schedule"]) for row in rows] == [(1, "flash2"), (2, "flash2-one-room"), (3, "paged")]
-    assert rows[0]["says"] == "explains it: predicts the bytes that it loads"
-    assert rows[1]["says"].startswith("as good as flash2") and rows[1]["explains"]
-    off = 1 - rows[2]["read_measured"] / rows[2]["read_predicted"]
-    assert rows[2]["says"] == f"does not explain it: the kernel loads {off:.2%} less than it predicts"
-    text = iosim(*FLASH, "--from-ncu", DATA / "ncu_flash.csv").stdout
-    assert "answer 3, paged 128x128: does not explain it" in text
-    assert len(rows[0]["alike"].split()) == 12 and "128x192 and 2 more\n" in text and "128x176" not in text
 
 
 def test_lists_of_blocks_add_to_the_loads_of_flexattention():
@@ -187,24 +161,6 @@ def test_lists_of_blocks_add_to_the_loads_of_flexattention():
     assert wanted.read_bytes == 2 * 128 * (4 * 1024 + 2 * 64 * pairs)
 
 
-def test_answers_in_words():
-    first = Explanation("flash2", Tiling(128, 64), 1000, 100, 1.0, 1.0)
-    assert in_words(replace(first, other_grid=True), replace(first, other_grid=True)).endswith(
-        "not its number of blocks"
-    )
-    less = replace(first, schedule="paged", write_bytes=50, write_ratio=1.04, other_grid=True)
-    assert in_words(less, first) == (
-        "less likely: it would have another number of blocks and the kernel stores 1.04 times what it predicts; its loads "
-        "are explained too")  # fmt: skip
-    assert "stores 2 times" in in_words(replace(less, write_ratio=2.0), first), "another grid: stores must be right"
-    assert "stores 9 times" in in_words(replace(less, write_ratio=9.0), first)
-    assert "only 20% of the loads" in in_words(replace(less, share=0.2), first)
-    assert (
-        in_words(replace(first, read_ratio=1.0004, read_bytes=1001), first)
-        == "less likely: its loads are explained too, but are farther off"
-    )
-
-
 FLASH = ("profile", "torch-flash", "--N", 4096, "--d", 64, "--heads", 32)
 
 
@@ -215,15 +171,6 @@ def test_command_on_a_kept_profile(ask):
     assert best["read_measured"] == best["read_predicted"] == 1090519040 and best["write_ratio"] == 1.0
     assert best["dram_measured"] == 50425600 + 10248704 and best["dram_ratio"] == pytest.approx(1, abs=0.05)
     assert best["seconds"] == pytest.approx(468.672e-6)
-
-
-def test_any_kernel_needs_no_name(iosim):
-    done = iosim(*[a for a in FLASH if a != "torch-flash"], "--from-ncu", DATA / "ncu_flash.csv")
-    assert done.exit_code == 0 and "flash_fwd_kernel" in done.stdout
-    several = iosim(
-        "profile", "--N", 1024, "--d", 64, "--heads", 32, "--from-ncu", DATA / "ncu_flash_four.csv", "--csv"
-    )
-    assert "#4" in several.stdout
 
 
 SHAPES = [{"N": 96, "d": 16, "heads": 2}, {"N": 64, "d": 16, "heads": 2}]
@@ -251,37 +198,6 @@ def test_each_call_of_a_kept_profile_has_its_own_shape(several, iosim, ask):
     assert [{name: row[name] for name in ("N", "d", "heads")} for row in best] == SHAPES
     assert all(row["schedule"] == "flash2" and row["explains"] for row in best)
     assert iosim("profile", "--from-ncu", several).stderr == ""
-
-
-def test_it_is_said_that_one_shape_is_taken_for_all_calls(several, iosim):
-    line = ("--N", 96, "--d", 16, "--heads", 2)
-    said = iosim("profile", *line, "--from-ncu", several).stderr
-    assert "taken for all 2 calls, but 1 of these calls had other shapes; without these options" in said
-    several.write_text(several.read_text().partition(counters.NOTE)[0])
-    assert "all 2 calls: the file does not name their shapes" in iosim("profile", *line, "--from-ncu", several).stderr
-    none = iosim("profile", "--from-ncu", several)
-    assert none.exit_code == 2 and none.stderr.count("\n") == 1
-    assert "--N, --d: found 'nothing'" in none.stderr and "does not name its shapes" in none.stderr
-
-
-def test_names_are_checked(iosim, monkeypatch):
-    monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # a machine with a GPU asks for a missing name
-    assert iosim("profile", "torch-flush", "--N", 8, "--d", 8).exit_code == 2
-    assert "torch-flash" in iosim("profile", "torch-flush", "--N", 8, "--d", 8).stderr
-    assert iosim("profile", "--N", 8, "--d", 8).exit_code == 2
-
-
-def test_it_is_said_where_nothing_explains_a_kernel(iosim):
-    """The profile is of d = 64."""
-    for d, noted in ((64, False), (128, True)):
-        found = iosim("profile", "--from-ncu", DATA / "ncu_flash.csv", "--N", 4096, "--d", d, "--heads", 32)
-        assert found.exit_code == 0 and ("nothing explains" in found.stderr) == noted and "nothing" not in found.stdout
-
-
-def test_an_empty_profile_is_refused(iosim, tmp_path):
-    (tmp_path / "empty.csv").write_text('"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n')
-    done = iosim(*FLASH, "--from-ncu", tmp_path / "empty.csv")
-    assert done.exit_code == 2 and "a kernel in it" in done.stderr
 
 
 def test_a_kernel_that_loads_q_again_does_not_load_ahead():

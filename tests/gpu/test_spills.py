@@ -4,7 +4,6 @@ import pytest
 from paths import DATA
 
 from iosim import Attention, Tiling
-from iosim.errors import InputError
 from iosim.gpu.jobs import ScheduleJob, torch_job
 from iosim.gpu.ncu import counters
 from iosim.gpu.ncu import run as ncu
@@ -62,11 +61,6 @@ def test_what_a_block_writes_by_hand(stores, answer):
     assert counters.block_bytes(kernel) == tuple(64 * bytes_ for bytes_ in answer)
 
 
-def test_stores_that_are_not_what_was_spilled_say_nothing():
-    for stores, spilled in (((), 1000), (((0, 4, 8),), 1000), (((0, 4, 8),), 0)):
-        assert counters.block_bytes(ProfiledKernel("k", (4,), (64,), spilling(spilled), stores)) is None
-
-
 PROFILER = """#!/bin/sh
 case "$*" in
     *--log-file*) while [ "$1" != "--log-file" ]; do shift; done; cp "{csv}" "$2" ;;
@@ -103,18 +97,6 @@ def test_stores_are_asked_for_where_registers_spill_and_kept_with_the_profile(tm
     assert not any(k.stack_stores for (k,) in ncu.profile(ours, str(tmp_path / "kept.csv")).jobs)
 
 
-def test_a_page_that_lists_other_jobs_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(ncu, "_run", lambda arguments, who: finished(PAGES if "--import" in arguments else ""))
-    with pytest.raises(ncu.MissingError, match="1 jobs were launched and the instructions of 2 listed"):
-        ncu.stack_stores("ncu", [torch_job("torch-flash", Attention(4096, 128))], [0], tmp_path / "notes")
-
-
-def finished(text):
-    import subprocess
-
-    return subprocess.CompletedProcess([], 0, text, "")
-
-
 # ---------------------------------------------------------------- what that means for DRAM
 
 
@@ -128,10 +110,3 @@ def test_what_every_block_writes_once_by_hand():
         assert spilling.read_bytes == plain.read_bytes and spilling.first_bytes == plain.first_bytes
         assert spilling.write_bytes - plain.write_bytes == written * 1000
         assert spilling.dirty_bytes - plain.dirty_bytes == dirty * 1000
-
-
-def test_a_note_on_a_run_without_kernels_is_one_message():
-    """Lines of a kept profile that were cut off."""
-    note = counters.NOTE + '{"number": 99, "stack_stores": [[0, 4, 1]]}\n'
-    with pytest.raises(InputError, match=r"cut.csv: found 'a note on run 100, which has no kernels here'"):
-        counters.parse_profile(note + (DATA / "ncu_math.csv").read_text(), "cut.csv")

@@ -1,7 +1,6 @@
 """The verdict of `iosim verify`, from kept profiles and made-up notes: no GPU is needed."""
 
 import json
-import pickle
 from dataclasses import replace
 from math import log
 
@@ -9,7 +8,7 @@ import pytest
 from gpu_here import has_gpu
 from paths import DATA
 
-from iosim.core.problem import DENSE, Attention, skips_tiles
+from iosim.core.problem import Attention, skips_tiles
 from iosim.core.tiling import Tiling
 from iosim.counting.floors import floor
 from iosim.gpu import ask as ask_gpu
@@ -19,8 +18,7 @@ from iosim.gpu.jobs import ScheduleJob, WaitJob, job_from_json, key_of, runner, 
 from iosim.gpu.ncu import counters
 from iosim.gpu.predict.block_work import Occupancy
 from iosim.gpu.predict.predict import predict, rates_of
-from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, partial_sectors_of, summary, verify
-from iosim.gpu.verdict_rows import in_words, verdict_table
+from iosim.gpu.verdict import Evidence, dram_row, evident_occupancies, partial_sectors_of, verify
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import SCHEDULES, find
@@ -28,7 +26,6 @@ from iosim.schedules import SCHEDULES, find
 KEPT = DATA / "ncu_generated.csv"
 ARGS = ["verify", "--N", 2048, "--d", 64, "--tiles", "64x64", "--heads", 132, "--dtype", "fp32"]
 BOTH = ["--schedule", "flash1", "--schedule", "flash2"]
-SMALL = ["verify", "--N", 256, "--d", 64, "--heads", 4, "--dtype", "fp32", "--schedule", "flash2", "--tiles", "64x64"]
 
 
 def note_for(job):
@@ -104,50 +101,6 @@ def one_flops():
     return 132 * 4 * 2048**2 * 64
 
 
-def test_csv_and_table_name_what_they_show(iosim, tmp_path):
-    p = predict(find("flash2"), Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
-    file = kept(tmp_path, p.read_bytes, p.write_bytes)
-    table = iosim(*SMALL, "--from-ncu", file)
-    assert table.exit_code == 0 and f"{p.read_bytes:,}" in table.stdout and "1.00000" in table.stdout
-    last = table.stdout.splitlines()[-1]
-    assert last.startswith("1 of 1 agree; DRAM predicted ") and last.endswith(" at worst, by NVIDIA H200 (measured)")
-    head, first = iosim(*SMALL, "--from-ncu", file, "--csv").stdout.splitlines()
-    row = dict(zip(head.split(","), first.split(","), strict=True))
-    assert row["schedule"] == "flash2" and row["hw_write_bytes"] == str(p.write_bytes) and row["ok"] == "True"
-    assert "tensors" not in row
-
-
-def test_without_hardware_times_are_those_of_the_gpu_that_was_measured(ask, iosim, monkeypatch, tmp_path):
-    """Whose rates they are is said; with a preset nothing is predicted, and nothing said."""
-    p = predict(find("flash2"), Attention(256, 64, heads=4, dtype="fp32"), Tiling(64, 64))
-    line = [*SMALL, "--from-ncu", kept(tmp_path, p.read_bytes, p.write_bytes)]
-    answer = ask(*line)
-    assert answer["hardware"] == "NVIDIA H200 (measured)" and answer["rows"][0]["seconds_predicted"] > 0
-    assert "predicted with the rates of NVIDIA H200 (measured); iosim calibrate -o" in iosim(*line).stderr
-    plain = iosim(*line, "--hardware", "h200")
-    assert plain.exit_code == 0 and plain.stderr == "" and plain.stdout.endswith("% at worst, by H200\n")
-    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "NVIDIA H100 80GB HBM3")
-    assert ask(*line)["hardware"] == "NVIDIA H100 80GB HBM3 (measured)"
-    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "NVIDIA L4")
-    assert "times are not predicted by L4; iosim calibrate -o" in iosim(*line).stderr
-    monkeypatch.setattr(verify_run, "DEFAULT_DEVICE", "Some other GPU")
-    none = iosim(*line)
-    assert none.exit_code == 3 and "there is no preset for Some other GPU: run iosim calibrate" in none.stderr
-
-
-@pytest.mark.parametrize("mask, names", [("dense", ["flash2", "standard-tiled"]), ("causal", ["flash2"]),
-                                         ("window:64", ["flash2"])])  # fmt: skip
-def test_all_tuned_kernels_that_know_the_mask(mask, names):
-    problem = Attention(1024, 64, heads=2, acc_dtype="fp32", mask=parse_mask(mask))
-    assert [schedule.name for schedule in verify_run.all_schedules(problem, True)] == names
-    assert "flash1" in [schedule.name for schedule in verify_run.all_schedules(problem, False)]
-
-
-def test_a_profile_of_something_else_is_a_mismatch(iosim):
-    wrong = iosim(*SMALL, "--schedule", "flash1", "--from-ncu", KEPT)
-    assert wrong.exit_code == 1 and "the hardware counted 4,636,803,072 B" in wrong.stdout
-
-
 RUNS = [
     ScheduleJob(name, Attention(N, 64, heads=4, dtype="fp32"), Tiling(tile, 64))
     for name, N, tile in (("flash2", 256, 64), ("flash2", 512, 64), ("flash1", 256, 32))
@@ -173,21 +126,6 @@ def test_one_run_of_a_kept_profile_of_several_is_found_by_its_options(tmp_path, 
     assert row["ok"] and row["N"] == 512 and row["read_ratio"] == 1
     other = iosim(*line, "--N", 1024)
     assert other.exit_code == 2 and "it has 3" in other.stderr and "leave out --N, --d and --schedule" in other.stderr
-
-
-def test_a_profile_that_names_no_runs_asks_for_the_options(tmp_path, iosim):
-    done = iosim("verify", "--from-ncu", KEPT)
-    assert (
-        done.exit_code == 2 and "--N, --d: found 'nothing'" in done.stderr and "does not name its runs" in done.stderr
-    )
-    theirs = kept_runs(tmp_path, RUNS[:1]).read_text().replace('"run": "flash2"', '"run": "torch-flash"')
-    (tmp_path / "theirs.csv").write_text(theirs)
-    assert "iosim profile" in iosim("verify", "--from-ncu", tmp_path / "theirs.csv").stderr
-
-
-def test_a_profile_of_another_number_of_runs(iosim):
-    done = iosim(*ARGS, "--schedule", "flash1", "--from-ncu", KEPT)
-    assert done.exit_code == 2 and "2" in done.stderr and done.stdout == ""
 
 
 def test_without_a_gpu_it_says_what_is_missing(iosim, monkeypatch):
@@ -372,23 +310,6 @@ def test_time_is_predicted_only_where_it_was_measured():
     assert row["seconds_predicted"] > 2e-6 and row["time_ratio"] == pytest.approx(row["seconds_predicted"] / 1e-3)
 
 
-def short_rows(rows):
-    """The rows as people see them."""
-    return verdict_table(rows).grid().rows
-
-
-def test_summary_and_short():
-    rows = [verify(evidence(JOB), load("h200"))]
-    assert summary(rows)["ok"] == 1 and summary(rows)["dram_worst_error"] >= 0
-    assert in_words(summary(rows)).startswith("1 of 1 agree; DRAM predicted ") and "time" not in in_words(summary(rows))
-    found = {"rows": 3, "ok": 2, "time_median_error": 0.0123, "time_worst_error": 0.2}
-    assert in_words(found) == "2 of 3 agree; time predicted 1.2 % off in the median, 20.0 % at worst"
-    assert short_rows(rows)[0]["ok"] == "yes" and short_rows(rows)[0]["x simulated"] == "1.00000"
-    assert not {"N", "heads", "dtype"} & short_rows(rows)[0].keys(), "all rows are of one problem"
-    two = short_rows([rows[0], {**rows[0], "dtype": "bf16"}])
-    assert [row["dtype"] for row in two] == [rows[0]["dtype"], "bf16"] and "N" in two[0] and "heads" not in two[0]
-
-
 # ---------------------------------------------------------------- the floor
 
 
@@ -405,19 +326,6 @@ def test_bytes_over_the_floor():
         assert (row["floor_M_bytes"], row["floor_bytes"]) == (M, 4 * words)
         assert row["ratio_to_floor"] == moved / (4 * words) > 1
         assert row["measured_ratio_to_floor"] == (moved + written) / (4 * words)
-
-
-def test_a_word_of_the_floor_may_be_of_the_narrower_type():
-    job = replace(JOB, problem=Attention(256, 64, heads=4, dtype="fp32", acc_dtype="fp16"))
-    row = verify(Evidence(job, note_for(job)), None)
-    assert row["floor_bytes"] == 2 * floor(job.problem, row["floor_M_bytes"]).words
-    assert row["measured_ratio_to_floor"] is None and row["ratio_to_floor"] > 1
-
-
-def test_without_a_floor_there_is_no_ratio():
-    job = replace(JOB, name="block-sparse-q", problem=replace(JOB.problem, mask=parse_mask("window:1b")))
-    row = verify(Evidence(job, note_for(job)), None)
-    assert row["floor_bytes"] is row["ratio_to_floor"] is row["measured_ratio_to_floor"] is None
 
 
 def test_the_m_of_the_command_line_is_that_of_the_floor(monkeypatch, ask):
@@ -455,23 +363,6 @@ def test_sweep_m(monkeypatch, ask, iosim):
     assert "slope_measured" in iosim(*sweep).stdout.splitlines()[-3]
 
 
-@pytest.mark.parametrize("more, problem", [((), (8192, 64, 16)), (("--heads", 3), (8192, 64, 3)),
-                                           (("--N", 512, "--d", 32), (512, 32, 1))])  # fmt: skip
-def test_a_sweep_needs_no_other_option(monkeypatch, ask, more, problem):
-    """`iosim verify --M 16KB:227KB:x2` is a question by itself."""
-    measured(monkeypatch)
-    monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
-    rows = ask("verify", "--M", "64KB:227KB:x2", "--schedule", "flash2", "--hardware", "h200", *more)["rows"]
-    assert [row["M_bytes"] for row in rows] == [65536, 131072]
-    assert {(row["N"], row["d"], row["heads"]) for row in rows} == {problem}
-
-
-def test_a_sweep_with_half_a_problem_says_what_is_missing(iosim, monkeypatch):
-    monkeypatch.setattr("iosim.gpu.device.cupy", lambda: None)  # without a GPU it says only that
-    result = iosim("verify", "--M", "64KB,128KB", "--N", 512)
-    assert result.exit_code == 2 and "give --d" in result.stderr
-
-
 def test_slope_and_constant_by_hand():
     """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
     p = Attention(1024, 64, dtype="fp32")
@@ -494,15 +385,6 @@ def test_jobs_survive_json():
         assert job_from_json(json.loads(json.dumps(job.to_json()))) == job
     assert torch_job("torch-flash", p).problem == p
     assert not torch_job("torch-cudnn", replace(p, lse=True)).problem.lse, "only torch-flash stores one"
-
-
-@pytest.mark.parametrize("mask", ["dense", "causal"])
-def test_jobs_survive_a_pool_of_processes(mask):
-    """The dense mask is known by identity."""
-    problem = Attention(100, 32, mask=parse_mask(mask))
-    for job in (ScheduleJob("flash1", problem, Tiling(16, 32), places=2), torch_job("torch-flash", problem)):
-        copy = pickle.loads(pickle.dumps(job))
-        assert copy == job and (copy.problem.mask is DENSE) == (mask == "dense")
 
 
 def test_a_job_of_an_older_profile_has_the_defaults_of_options_that_it_lacks():
@@ -545,18 +427,6 @@ def test_on_a_gpu(ask):
         pytest.skip("no GPU, or no CuPy, is here")
     answer = ask("verify", "--N", 500, "--d", 64, "--heads", 2, "--tiles", "64x64", "--no-counters")
     assert answer["ok"] and all(row["device_words"] == row["words"] for row in answer["rows"])
-
-
-@pytest.mark.parametrize("line, says", [
-    (["--count-init"], "the host fills O, l and m"),
-    (["--tuned", "--gqa", "pack"], "generated kernels have these options"),
-    (["--tuned", "--latent", "--dv", 32], "generated kernels have these options"),
-    (["--schedule", "memory-efficient", "--kv-dtype", "fp8"], "others: flash1, flash2"),
-    (["--schedule", "flash2-bwd", "--latent"], "for attention's forward pass"),
-])  # fmt: skip
-def test_options_that_kernels_do_not_have_are_refused(iosim, line, says):
-    done = iosim("verify", "--N", 64, "--d", 64, "--tiles", "16x16", *line, "--from-ncu", KEPT)
-    assert done.exit_code == 2 and says in done.stderr and done.stdout == ""
 
 
 def test_a_kept_profile_of_latent_rows_in_pages(ask, tmp_path):

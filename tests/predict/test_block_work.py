@@ -14,7 +14,7 @@ from iosim.core.shapes import Tile
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError, ScheduleError
 from iosim.gpu.calibrate import step_texts
-from iosim.gpu.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, full, padded, times_read, uneven
+from iosim.gpu.cuda.warp_split import KEYS_HELD, busiest_rows, busy_turns, padded, uneven
 from iosim.gpu.predict.block_work import BlockWork, Occupancy, WorkCounter, alike, cost_of
 from iosim.gpu.predict.blocks import touches_of
 from iosim.gpu.predict.predict import predict
@@ -127,16 +127,6 @@ def test_a_product_is_one_step_and_the_words_of_its_output():
     assert (work.times["accumulate"], work.steps["accumulate_output"]) == (1, 3 * 64 * 64)
 
 
-def test_the_output_of_a_product_is_as_uneven_as_its_rows():
-    """64 rows are 4 teams of 16 on tensor cores: of 8 warps 4 have one, the others none."""
-    p = Attention(64, 64, dtype="fp16", acc_dtype="fp32")
-    ((work,),) = work_of("flash2", p, Tiling(64, 64), Occupancy(1, warps=8))
-    for product in ("scores", "accumulate"):
-        assert work.steps[f"{product}_output"] == 64 * 64 and work.chain[f"{product}_output"] == 2 * 64 * 64
-    ((ragged,),) = work_of("flash2", replace(p, N=50), Tiling(64, 64), Occupancy(1))
-    assert ragged.steps["accumulate_output"] == 64 * 64, "margins are computed, too"
-
-
 def test_a_short_last_tile_takes_its_products_as_long_as_a_whole_one():
     """10 rows of 64 are one warp's of four, and its products are those of a whole tile; of steps on rows it has two
     turns of 8, as many as any warp of a whole tile has."""
@@ -171,10 +161,6 @@ def test_fills_take_all_of_the_room_and_copies_what_the_busiest_warp_has():
     simt = Occupancy(1, tensor_cores=False, warps=8)
     (one, other), *_ = work_of("flash2", replace(p, dtype="fp32"), Tiling(64, 64), simt)
     assert (other.steps["load_ragged"], other.chain["load_ragged"]) == (10 * 64 * 4, 8 * 8 * 64 * 4), "8 rows a team"
-
-
-def test_passes_over_the_output():
-    assert [times_read(keys) for keys in (16, 32, 40, 48, 64, 80, 96, 128, 192, 256)] == [1, 1, 1, 1, 1, 1, 1, 1, 3, 2]
 
 
 def test_the_kernel_holds_as_many_keys():
@@ -224,17 +210,6 @@ def test_ragged_tiles_go_their_own_way():
     assert set(work.steps) >= {"load_ragged", "online_softmax_ragged", "store_ragged"} and not work.steps["load"]
 
 
-def test_without_tensor_cores_tiles_go_the_same_ways():
-    """A tile of all 20 has no room for more."""
-    p, occupancy = Attention(20, 16, dtype="fp32"), Occupancy(1, tensor_cores=False, warps=2)
-    ((first, last),) = work_of("flash2", p, Tiling(16, 16), occupancy)
-    assert first.times["online_softmax_unsized"] > 0 and first.times["online_softmax_ragged_unsized"] > 0
-    assert {"normalise", "store"} <= set(first.steps) and {"normalise_ragged", "store_ragged"} <= set(last.steps)
-    assert not any(name.startswith(("scores_o", "accum")) and "ragged" in name for name in first.steps), "products"
-    ((work,),) = work_of("flash2", p, Tiling(64, 64), occupancy)
-    assert not any("ragged" in name for name in work.steps)
-
-
 @pytest.mark.parametrize("N, Nk, unsized", [(20, 64, True), (63, 64, True), (68, 64, False), (64, 64, False),
                                             (64, 20, True), (12, 12, False)])  # fmt: skip
 def test_sizes_are_known_where_a_loop_is_written_twice_or_no_tile_is_smaller(N, Nk, unsized):
@@ -244,13 +219,6 @@ def test_sizes_are_known_where_a_loop_is_written_twice_or_no_tile_is_smaller(N, 
     names = [name for work in blocks for name in work.steps if name.startswith(("scores", "accum", "online"))]
     assert names and all(name.endswith("_unsized") == unsized for name in names)
     assert not any(name.endswith("_unsized") for work in blocks for name in {*work.steps} - {*names})
-
-
-def test_without_tensor_cores_margins_are_not_filled():
-    p, occupancy = Attention(20, 16, dtype="fp32"), Occupancy(1, tensor_cores=False, warps=1)
-    ((first, last),) = work_of("flash2", p, Tiling(16, 16), occupancy)
-    assert first.steps["load"] == 3 * 16 * 16 * 4 and first.steps["load_ragged"] == 2 * 4 * 16 * 4
-    assert last.steps["load"] == 2 * 16 * 16 * 4 and last.steps["load_ragged"] == 3 * 4 * 16 * 4
 
 
 def test_steps_on_rows_take_turns():
@@ -276,12 +244,6 @@ def test_what_is_reduced_counts_and_not_the_result():
     ((half,),) = work_of("attention-2pass", narrow, Tiling(64, 32), Occupancy(1))
     assert half.steps["normalise"] == work.steps["normalise"] / 2 == 64 * 32
     assert half.steps["exponentials"] == work.steps["exponentials"]
-
-
-def test_how_long_tiles_are():
-    """The last one may be shorter; parts of parts are what they are."""
-    assert [full(Tile(40, min(16, 40 - 16 * n), 16 * n, n)) for n in range(3)] == [16, 16, 16]
-    assert full(Tile(8192, 64, 3 * 1024 + 64, 1)) == 64 and full(Tile(8192, 64, 8128, 15)) == 64 and full(7) == 7
 
 
 def test_turns_in_which_some_lane_is_busy():

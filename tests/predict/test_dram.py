@@ -12,7 +12,6 @@ from spread import spread
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.errors import InputError
 from iosim.gpu.ncu.counters import ProfiledKernel
 from iosim.gpu.predict.blocks import Launch, Touches, touches_of
 from iosim.gpu.predict.dram import Conditions, Dram, Heads, dram_bytes
@@ -194,30 +193,6 @@ def test_blocks_that_run_together_share_what_they_read():
     assert reread(dram("flash2", p, Tiling(16, 16), places=1, capacity=8 * 1024)) > 0
 
 
-def test_masks_leave_out_what_is_hidden():
-    p = Attention(64, 16, dtype="fp32", mask=parse_mask("causal"))
-    words = predict(find("flash2"), p, Tiling(16, 16))
-    found = dram("flash2", p, Tiling(16, 16), places=1, capacity=0)
-    every = predict(find("flash2"), replace(p, visit_all=True), Tiling(16, 16))
-    assert found.read_bytes == words.read_bytes < every.read_bytes
-
-
-def test_a_mask_that_only_hides_changes_nothing():
-    masked = Attention(64, 16, mask=parse_mask("causal"), visit_all=True)
-    assert dram("flash2", masked, Tiling(16, 16), 2, 4096) == dram("flash2", Attention(64, 16), Tiling(16, 16), 2, 4096)
-
-
-def test_too_fine_a_trace_is_refused():
-    import iosim.gpu.predict.blocks
-
-    watcher = iosim.gpu.predict.blocks.Events()
-    watcher.machine = type("M", (), {"thread_block": 0})
-    watcher.events = [None] * iosim.gpu.predict.blocks.MOST_HEAD_EVENTS
-    block = type("B", (), {"shape": (1, 1)})
-    with pytest.raises(InputError, match="larger tiles"):
-        watcher.load(block, "Q", 1)
-
-
 def test_a_cache_counts_what_it_holds():
     """Half of each cell has its home in each partition, and side 0, which stores, keeps a copy of the other half. Room
     is for 24 B in each; and for 12 B that are dirty."""
@@ -302,15 +277,6 @@ def test_backwards_under_a_causal_mask_by_hand():
         assert found.read_bytes == (4 + 2 * tiles) * tile and found.write_bytes == 4 * tile
 
 
-def test_backwards_changes_no_touch():
-    p, t = Attention(70, 16, Nk=90, dtype="fp32", mask=parse_mask("causal")), Tiling(16, 16)
-    there, back = (
-        touches_of(find("block-sparse-q"), p, t, backwards=backwards).launches[0] for backwards in (False, True)
-    )
-    assert not np.array_equal(there.touches, back.touches) and np.array_equal(there.starts, back.starts)
-    assert np.array_equal(np.sort(there.touches), np.sort(back.touches))
-
-
 def test_the_kernel_of_flash_attention_is_traced_backwards():
     """By its name; in an L2 far smaller than what stays in use it then reads more. Other kernels go forwards."""
     p = Attention(1024, 64, heads=4, acc_dtype="fp32", mask=parse_mask("causal"))
@@ -323,11 +289,3 @@ def test_the_kernel_of_flash_attention_is_traced_backwards():
         for name in names
     )
     assert back > 1.5 * forth >= 1.5 * 3 * 4 * 1024 * 64 * 2
-
-
-def test_a_mask_that_hides_every_tile_moves_nothing(tmp_path):
-    path = tmp_path / "mask.txt"
-    path.write_text("00\n00\n")
-    p = Attention(32, 16, dtype="fp16", mask=parse_mask(f"file:{path}"))
-    with pytest.raises(InputError, match="hides every tile"):
-        touches_of(find("block-sparse"), p, Tiling(16, 16))

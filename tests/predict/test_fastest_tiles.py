@@ -1,13 +1,11 @@
 """The fastest tiles by the time model: the least of all predictions, with a limit on how many are made."""
 
-from dataclasses import replace
 from math import prod
 
 import pytest
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.errors import InputError
 from iosim.gpu.cuda.machine import generate
 from iosim.gpu.predict import fastest_tiles as tiles
 from iosim.gpu.predict.generated import predict_generated
@@ -115,48 +113,3 @@ def test_the_command(ask, iosim, monkeypatch):
     assert done.stderr == "".join(f"note: {note}\n" for note in answer["notes"]) and "multiples of 16" in done.stderr
     head = iosim(*LINE, "--schedule", "flash2", "--csv").stdout.splitlines()[0]
     assert head.startswith("schedule,chosen_by,Br,Bc,seconds,bound_by,sm_bytes,blocks,seconds_over_fastest")
-
-
-def test_each_gpu_has_its_answer(ask, monkeypatch):
-    monkeypatch.setattr(timed_tiles, "SIZES", (16, 32))
-    line = (*LINE, "--schedule", "flash2")
-    both = ask(*line[:-3], "h200,h100", *line[-2:])["answers"]
-    assert ["H200" in both[0]["hardware"], "H100" in both[1]["hardware"]] == [True, True] and both[0]["results"] == ask(
-        *line
-    )["results"]
-    assert both[0]["results"] != both[1]["results"]
-
-
-@pytest.mark.parametrize("more, message", [
-    (("--by", "time", "--predict", "generated", "--hardware", "h100,b200"), "found 'b200'; allowed: h100, h200, or a file of iosim calibrate"),
-    (("--by", "time"), "with --hardware, as h100: see iosim hardware"),
-    (("--predict", "generated", "--M", "64KB"), "--predict: found 'generated'; allowed: with --by time"),
-    (("--by", "time", "--predict", "all", "--hardware", "h200"), "--predict: found 'all'; allowed: generated"),
-    (("--by", "time", "--predict", "generated", "--hardware", "l4"), "the time model needs the rates of a GPU that was measured"),
-    (("--by", "time", "--hardware", "h200", "--curve"), "time with --curve"),
-    (("--by", "time", "--M", "64KB"), "time with --M"),
-    (("--by", "speed", "--M", "64KB"), "traffic or time"),
-])  # fmt: skip
-def test_what_does_not_go_together(iosim, more, message):
-    done = iosim("tune", "--N", 300, "--d", 32, *more)
-    assert done.exit_code == 2 and message in done.stderr and done.stdout == ""
-
-
-def test_a_gpu_that_was_not_measured():
-    with pytest.raises(InputError, match="h100, h200"):
-        tiles.fastest(P, "a100-80gb")
-
-
-def test_tiles_that_move_least_are_compared_if_they_are_others():
-    """Of generated kernels: how much faster the fastest are than those of least traffic, and nothing of equal ones."""
-    best = tiles.TimedTiles("flash2", "time", 64, 64, 2e-6, "blocks", 10, 4)
-    for least, said in (
-        (replace(best, Br=128, seconds=3e-6), ", and 1.50x faster than 128x64, which moves least; "),
-        (best, "; "),
-    ):
-        found = tiles.FastestAnswer(
-            Attention(64, 64), H200, [tiles.FastestTiles(best, least, 9, 9)], {}, limit_seconds=30.0
-        )
-        assert sentence(found) == (
-            f"flash2 with 64x64 is fastest by the model: 2.0 us{said}all 9 candidates were predicted."
-        )

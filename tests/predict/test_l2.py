@@ -110,13 +110,6 @@ def test_who_stores_keeps_a_copy(by, again):
     assert cache.read_bytes == 400 + again
 
 
-def test_written_again_in_time_goes_once():
-    cache = Cache(np.full(4, 100), room(1000))
-    for _ in range(5):
-        touch(cache, [0, 1, 2], "both")
-    assert (cache.read_bytes, cache.write_bytes, cache.dirty_bytes) == (300, 0, 300)
-
-
 def test_a_flush_empties_it():
     """What was dirty is told and not counted; what was there is read again, though not for the first time."""
     cache = Cache(np.full(4, 100), room(1000))
@@ -127,13 +120,6 @@ def test_a_flush_empties_it():
     assert (cache.write_bytes, cache.dirty_bytes) == (0, 0)
     touch(cache, [0, 1, 2, 3], "read")
     assert (cache.read_bytes, cache.first_bytes) == (300 + 400, 400)
-
-
-def test_a_first_touch_that_stores_reads_nothing():
-    cache = Cache(np.array([100, 60]), room(1000))
-    touch(cache, [0], "write")
-    touch(cache, [0, 1], "read", (0, 1))
-    assert (cache.read_bytes, cache.first_bytes, cache.dirty_bytes) == (60, 60, 100)
 
 
 @pytest.mark.parametrize("capacity, held", [(450, 4), (120, 1)])

@@ -68,12 +68,6 @@ def test_arithmetic_adds_up():
     assert block_seconds(WORK, 3, "fp16", AHEAD, TOY, SLOW) == pytest.approx(4.2 + ENDS)
 
 
-def test_products_without_tensor_cores():
-    """100 flops are 50 multiply-adds of 50 a second: 1 s instead of 0.1."""
-    for occupancy, dtype in ((Occupancy(1, True, tensor_cores=False), "fp16"), (AHEAD, "fp32")):
-        assert block_seconds(WORK, 1, dtype, occupancy, TOY, SLOW) == pytest.approx(2 * 1.6 + ENDS)
-
-
 def test_the_products_of_two_warpgroups_run_beside_each_others_rest():
     """Products of 0.6 s as the rest: each warpgroup has 0.3 s of both, and finds half of the other's before it."""
     occupancy = Occupancy(1, True, asynchronous=True)
@@ -131,13 +125,6 @@ def test_warps_of_a_block_queue_for_their_multiprocessor():
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=2), slow, SLOW) == pytest.approx(500 + 20 * 20 / 500)
     short = replace(TOY, steps=table(tensor_hide=(0.0, 50.0, 0.0, 50.0)))
     assert block_seconds(work, 1, "fp16", Occupancy(1, warps=12), short, SLOW) == pytest.approx(40)
-
-
-def test_each_step_is_queued_for_by_itself():
-    """Two of the steps above: no warp begins the second while another is at the first."""
-    slow = replace(TOY, steps=table(tensor_hide=(0.0, 1.0, 0.0, 50.0), tensor_normalise=(0.0, 1.0, 0.0, 50.0)))
-    both = block_seconds(work_of(hide=1000, drop=1000), 1, "fp16", Occupancy(1, warps=2), slow, SLOW)
-    assert both == pytest.approx(2 * (500 + 20 * 20 / 500))
 
 
 @pytest.mark.parametrize("step, looped", [("scores", True), ("scores_output", True), ("softmax_rows_ragged", True),
@@ -216,12 +203,6 @@ def test_blocks_of_few_warps_queue_for_their_part(warps, blocks, turns):
         assert found == pytest.approx(1.0)
 
 
-def test_loads_through_registers_wait_for_the_l2():
-    """What was measured is a row of loads, of which none is waited for by itself; what follows needs them."""
-    found = block_seconds(BlockWork(stalls=3), 1, "fp16", Occupancy(1, warps=2), STEPWISE, SLOW)
-    assert found == pytest.approx(3 * 0.25)
-
-
 def test_the_first_loads_of_all_blocks_come_together():
     """Blocks of 30 and 10 bytes first, 20 and 40 last, on 2 multiprocessors: one of each kind runs at the same time, or
     two with two on each. A quarter of 40 B from DRAM is quicker than 40 B from the L2, all of it is not."""
@@ -252,15 +233,6 @@ def test_a_launch_of_a_generated_kernel(ahead):
         [[work]], 2, "fp16", [(20, 30)], [Occupancy(1, warps=1)], replace(rates, tile_latency_seconds=0.0)
     )
     assert line.block_seconds == pytest.approx(0.5 + 4 + 2 * 0.125 + 60 / 200 + 40 / 200), "as a line"
-
-
-def test_what_is_written_makes_no_load_late():
-    """The share that comes from DRAM is of what is read."""
-    work = replace(work_of(scores=80), load_bytes=40, waits=2)
-    rates, occupancies = replace(STEPWISE, tile_latency_seconds=1.25), [Occupancy(1, warps=1)]
-    read, written = (time_of_launches([[work]], 1, "fp16", [each], occupancies, rates) for each in ((40, 0), (0, 40)))
-    assert read.dram_seconds == written.dram_seconds
-    assert read.block_seconds == pytest.approx(written.block_seconds + 2 * 1.0)
 
 
 def test_a_step_takes_the_rates_of_the_step_it_is_timed_as():
@@ -349,12 +321,6 @@ def test_the_largest_part_wins_and_launches_add():
     assert quick.seconds == pytest.approx(2 * (1.4 + ENDS) + 0.5) and quick.bound_by == "blocks"
     narrow = replace(TOY, l2_bytes_per_second=10.0)
     assert time_of_launches([[WORK]], 4, "fp16", [(0, 10)], occupancies, narrow).bound_by == "L2"
-
-
-def test_launches_follow_each_other():
-    sits = [Occupancy(1, loads_ahead=True)] * 2
-    one, two = (time_of_launches([[WORK]] * n, 2, "fp16", [(100, 200)] * n, sits[:n], TOY) for n in (1, 2))
-    assert two.seconds == pytest.approx(2 * one.seconds) and two.launch_seconds == 1.0
 
 
 def test_blocks_on_a_multiprocessor():

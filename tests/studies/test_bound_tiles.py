@@ -9,15 +9,13 @@ import pytest
 from ranking import FILE, found
 from tiles_by_time import FLASH2, measured, problem
 
-from iosim import fastest, hardware
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import footprint
-from iosim.studies.bound_tiles import TIE, at_least, fastest_by_bound, goodness, in_order
-from iosim.studies.fastest import idle
+from iosim.studies.bound_tiles import TIE, at_least, goodness, in_order
 from iosim.studies.roofline import kept, roofline
 
 LINE = ("tune", "--N", 4096, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
@@ -48,7 +46,6 @@ def test_under_a_mask_blocks_are_balanced_and_no_more_than_all_multiprocessors_w
     p = Attention(4096, 128, heads=32, acc_dtype="fp32", mask=parse_mask("causal"))
     for tiles, heads in (("128x128", 32), ("256x64", 2)):
         (bound,) = roofline(4096, 128, "h200", heads=heads, mask="causal", schedules="flash2", tiles=tiles).rows
-        from dataclasses import replace
 
         found = at_least(find("flash2"), replace(p, heads=heads, kv_heads=heads), parse_tiles(tiles), load("h200"))
         assert found.seconds == pytest.approx(bound.ideal_l2_seconds * max(1, 132 / found.blocks), rel=1e-12)
@@ -100,12 +97,6 @@ def test_published_tiles_stand_beside(ask, iosim, mask):
         "\ntimes at the peaks of H100 with an ideal L2, in whole blocks on 132 multiprocessors, each with its share"
         in text
     )
-
-
-@pytest.mark.parametrize("gpu", hardware.names())
-def test_every_gpu_has_a_ranking(gpu):
-    answer = fastest(1024, 64, gpu, heads=8)
-    assert answer.found.results and ("ideal L2" in str(answer)) == bool(load(gpu).l2_bytes)
 
 
 def test_idle_multiprocessors_are_named_and_splits_that_use_them(ask):
@@ -164,12 +155,3 @@ def test_no_measured_kernel_is_faster_than_its_whole_blocks():
     for one in kept():
         if one.kernel in ("torch-flash", "torch-cudnn") and one.problem.N > 16:
             assert one.seconds > at_least(find("flash2"), one.problem, Tiling(128, 128), load(one.gpu)).seconds, one
-
-
-def test_as_many_blocks_as_multiprocessors_leave_none_idle():
-    """A block for each is enough, and one block less is said to be too few."""
-    chip = load("h100")
-    answer = fastest_by_bound(Attention(1024, 64, heads=4, acc_dtype="fp32"), "h100", ["flash2"], 16)
-    enough, few = (replace(answer.results[0].fastest, blocks=chip.sms - less) for less in (0, 1))
-    assert idle(answer, enough) == ""
-    assert f"only {chip.sms - 1} blocks for {chip.sms} multiprocessors" in idle(answer, few)

@@ -1,10 +1,8 @@
 """`iosim roofline`: operations by kind against formulas by hand and against what NumPy does; times, ridges, refusals."""
 
 import csv
-import io
 import json
 import random
-import re
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +24,7 @@ from iosim.masks import parse_mask
 from iosim.schedules import CORE
 from iosim.steps import backward, passes_and_linear, softmax
 from iosim.studies.ideal_roofline import LaunchWork, WorkByKind, work_by_kind
-from iosim.studies.roofline import compared, lead_and_reasons, nearly_as_fast, roofline
+from iosim.studies.roofline import compared, nearly_as_fast, roofline
 
 COUNTED = {np.exp: "exp", np.log: "exp"}
 OTHER = {np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater}
@@ -157,19 +155,6 @@ def test_softmax_has_its_own_ridge(ask):
     assert second["matrix_flops"] == 0 and second["exps"] == 1024**2
 
 
-@pytest.mark.parametrize("dtype, ridge", [("fp16", 312 / 1.555), ("fp32", 19.5 / 1.555), ("fp64", 19.5 / 1.555)])
-def test_the_ridge_knows_the_type(ask, dtype, ridge):
-    got = ask("roofline", "--N", 256, "--d", 64, "--hardware", "A100-40GB", "--schedule", "flash2", "--dtype", dtype)
-    assert got["results"][0]["ridge"] == pytest.approx(ridge) == got["hardware"]["ridges"][dtype]
-
-
-@pytest.mark.parametrize("tiles, expected", [("64x64", 63.5), ("128x128", 126.0)])
-def test_intensity_of_q_outer_is_about_br(ask, tiles, expected):
-    args = ["--N", 8192, "--d", 128, "--hardware", "H200", "--schedule", "flash2", "--tiles", tiles]
-    (row,) = ask("roofline", *args)["results"]
-    assert row["intensity"] == pytest.approx(expected, abs=0.1) and row["sm_traffic_binds"] == "memory"
-
-
 def test_times_are_those_of_the_slowest_resource(ask):
     got = ask("roofline", "--N", 2048, "--d", 64, "--heads", 8, "--hardware", "H100")
     chip = hardware.load("H100")
@@ -235,21 +220,6 @@ def test_no_measured_kernel_is_faster_than_the_peaks_allow():
     assert min(ratios) > 2.7 and max(ratios) < 7.2
 
 
-def test_m_comes_from_the_preset_unless_given(ask):
-    base = ["roofline", "--N", 512, "--d", 64, "--hardware", "T4", "--schedule", "flash2"]
-    assert ask(*base)["sram"]["M_bytes"] == 65_536
-    given = ask(*base, "--M", "16KB")
-    assert given["sram"]["M_bytes"] == 16_384 and given["results"][0]["fits"] is True
-    assert ask(*base, "--tiles", "128x128")["results"][0]["fits"] is False
-
-
-def test_what_does_not_fit_is_named(ask, iosim):
-    args = ["roofline", "--N", 64, "--d", 8, "--hardware", "H100", "--M", "20el", "--schedule", "flash2"]
-    got = ask(*args)
-    assert got["results"] == [] and got["nothing_fits"] == ["flash2"]
-    assert "no tiles fit: flash2" in iosim(*args).stdout
-
-
 def test_launches_add_up():
     assert LaunchWork(1, 2, 3, 4, 5, 6) + LaunchWork(10, 20, 30, 40, 50, 60) == LaunchWork(11, 22, 33, 44, 55, 66)
 
@@ -265,31 +235,6 @@ def test_steps_that_nobody_marked_are_named():
     work = WorkByKind()
     Machine(Attention(8, 2), work).run(text, Tiling(3, 3))
     assert work.unmarked == {"unheard_of"} and work.launches[0].write_bytes == 32
-
-
-def test_text_and_csv(iosim):
-    args = ["roofline", "--N", 1024, "--d", 64, "--hardware", "a100-80gb"]
-    text = iosim(*args).stdout
-    assert "ridge in FLOP/B: fp16 153.0" in text and "binds" in text and "not counted" not in text
-    rows = list(csv.DictReader(io.StringIO(iosim(*args, "--csv").stdout)))
-    assert {"phase", "schedule", "launch", "exps", "sm_traffic_seconds", "sm_traffic_binds", "ridge"} <= set(
-        rows[0]
-    ) and len(rows) > 8
-
-
-@pytest.mark.parametrize("args, name", [
-    (["--N", 64, "--d", 8], "--hardware"),
-    (["--N", 64, "--d", 8, "--hardware", "H900"], "--hardware"),
-    (["--N", 64, "--d", 8, "--hardware", "A100-40GB", "--dtype", "fp8"], "--dtype"),
-    (["--N", 64, "--d", 8, "--hardware", "H100", "--dtype", "int8"], "--dtype"),
-    (["--N", 64, "--d", 8, "--hardware", "H100", "--M-elements", 3], "--M 51200el"),
-    (["--N", 64, "--d", 8, "--hardware", "H100", "--tiles", "0x4"], "--tiles"),
-    (["--N", 64, "--d", 8, "--hardware", "H100", "--schedule", "nope"], "--schedule"),
-    (["--d", 8, "--hardware", "H100"], "--N"),
-], ids=str)  # fmt: skip
-def test_bad_input(iosim, args, name):
-    result = iosim("roofline", *args)
-    assert result.exit_code == 2 and name in result.stderr and result.stdout == "" and "Traceback" not in result.stderr
 
 
 # ---------------------------------------------------------------- the predicted time
@@ -410,62 +355,8 @@ def test_a_long_prediction_says_how_long_it_takes(iosim, monkeypatch):
     assert "are predicted to take" in done.stdout and "predicting" not in done.stdout
 
 
-@pytest.mark.parametrize("name, more, why", [
-    ("split-kv", {"N": 1, "Nk": 8192}, "not compared with measurements of this schedule"),
-    ("flash2-bwd", {"N": 2048}, "not compared with measurements of this schedule"),
-    ("flash2", {"N": 1, "Nk": 8192}, "wrong by half for fewer than 32 queries"),
-    ("flash2", {"N": 64, "kv_dtype": "fp8"}, "not compared with measurements of such a cache"),
-], ids=str)  # fmt: skip
-def test_outside_of_what_was_compared_nothing_is_predicted(name, more, why):
-    found = roofline(d=64, hardware="h200", schedules=[name], tiles="64x64", predict="generated", **more)
-    assert found.rows[-1].predicted_seconds is None and why in found.not_predicted[0].why
-
-
 PREDICT = ("--predict", "generated")
 PREDICTED = ["predicted_seconds", "predicted_binds", "predicted_dram_read_bytes", "predicted_dram_write_bytes"]
-
-
-def test_predictions_stand_on_the_row_of_all_launches(ask):
-    """At the end of each row, in this order; the ideal schedule and single launches have none."""
-    args = ["roofline", "--N", 256, "--d", 64, "--heads", 4, "--hardware", "H100", "--tiles", "64x64", *PREDICT]
-    got = ask(*args)
-    assert len(got["results"]) == 10 and all(list(row)[-4:] == PREDICTED for row in got["results"])
-    for row in got["results"]:
-        there = row["launch"] == "all" and row["tiling"] != "ideal"
-        assert all((row[name] is not None) == there for name in PREDICTED), row
-        assert not there or (row["predicted_binds"] in ("DRAM", "L2", "blocks"))
-    assert got["hardware"]["measured_on"] == "NVIDIA H100 80GB HBM3 (measured)"
-    assert got["not_predicted"] == [{"schedule": "standard", "tiles": "ideal", "why": "an ideal schedule has no tiles"}]
-
-
-WITHOUT = [
-    (["--dtype", "fp8"], "--dtype: found 'fp8'"),
-    (["--tiles", "256x256"], "B of shared memory, and 232448 B is the most"),
-    (["--heads", 70_000], "found 70000; allowed: at most 65535 on a GPU"),
-]
-
-
-@pytest.mark.parametrize("more, why", WITHOUT, ids=str)
-def test_why_a_time_is_not_predicted(ask, iosim, more, why):
-    args = [
-        "roofline",
-        "--N",
-        512,
-        "--d",
-        64,
-        "--hardware",
-        "h100",
-        "--schedule",
-        "flash2",
-        "--tiles",
-        "64x64",
-        *more,
-        *PREDICT,
-    ]
-    got = ask(*args)
-    (row,), (missing,) = got["results"], got["not_predicted"]
-    assert [row[name] for name in PREDICTED] == [None] * 4 and why in missing["why"] and row["sm_traffic_seconds"] > 0
-    assert f"no prediction for flash2 {missing['tiles']}: {missing['why']}" in iosim(*args).stdout
 
 
 def test_without_measured_rates_nothing_is_predicted(ask, iosim, monkeypatch, tmp_path):
@@ -498,50 +389,6 @@ def test_the_peak_of_a_calibrated_gpu_is_that_of_wgmma():
     assert row.matrix_seconds == row.work.matrix_flops / wgmma
     assert row.ridge == wgmma / hardware.read_hardware(file).hbm_bytes_per_second
     assert row.predicted_seconds == preset.predicted_seconds is not None
-
-
-def test_the_table_shows_three_times_and_says_what_they_are(iosim):
-    out = iosim(
-        "roofline", "--N", 256, "--d", 64, "--hardware", "h200", "--schedule", "flash2", "--tiles", "64x64", *PREDICT
-    ).stdout
-    head = re.split(r"  +", next(line for line in out.splitlines() if line.startswith("phase")))
-    assert [name for name in head if name.startswith("us")] == ["us ideal L2", "us SM traffic", "us predicted"]
-    assert [line.partition(":")[0] for line in out.splitlines() if line.startswith("us")] == [
-        "us ideal L2",
-        "us SM traffic",
-        "us predicted",
-    ]
-    assert [name for name in head if "limit" in name] == ["limit", "its limit", "limit predicted"]
-    assert "\nlimit: " in out and "\nlimit predicted: " in out
-    assert "with rates measured on NVIDIA H200\n" in out and "CUDA cores" not in out
-
-
-CUDA_CORES = [
-    (["--tiles", "432x6"], "flash2 432x6: a tile of 6 keys has fewer than 16, so"),
-    (["--tiles", "8x32"], "flash2 8x32: a tile of 8 queries has fewer than 16, so"),
-    (["--tiles", "32x32", "--dtype", "fp32"], "flash2 32x32: fp32 has more than 16 bits, so"),
-    (["--tiles", "32x32", "--d", 40], "flash2 32x32: d = 40 is not a multiple of 16, so"),
-]
-
-
-@pytest.mark.parametrize("more, line", CUDA_CORES, ids=str)
-def test_why_products_run_on_cuda_cores(iosim, more, line):
-    args = ["roofline", "--N", 432, "--d", 64, "--hardware", "h100", "--schedule", "flash2", *PREDICT, *more]
-    assert f"\n{line} its products run on CUDA cores\n" in iosim(*args).stdout
-
-
-@pytest.mark.parametrize("gpu", ["h100", "h200"])
-def test_least_traffic_is_not_least_time(gpu):
-    """432x6 moves a third of what 128x128 moves, and is slower by far: 6 keys are too few for tensor cores."""
-    least, usual = (
-        roofline(
-            1728, 128, gpu, schedules=["flash2"], tiles=tiles, heads=32, paper_model=True, predict="generated"
-        ).rows[-1]
-        for tiles in ("432x6", "128x128")
-    )
-    assert 3 * least.work.total_bytes <= usual.work.total_bytes
-    assert least.sm_traffic_seconds < usual.sm_traffic_seconds
-    assert least.predicted_seconds > 10 * usual.predicted_seconds
 
 
 @pytest.mark.long
@@ -586,60 +433,6 @@ def test_the_effort_of_a_prediction_is_known_before(name, problem, tiling):
     assert effort.touches() == pytest.approx(touched, rel=0.3)
 
 
-def test_the_sentence_names_what_binds_with_an_ideal_l2(ask):
-    """Two kinds of limit in one sentence, with the seconds of the row."""
-    line = ["roofline", "--hardware", "h100", "--N", 4096, "--d", 128, "--heads", 16, "--tiles", "128x128",
-            "--schedule", "flash2"]  # fmt: skip
-    found = ask(*line)
-    (row,) = (row for row in found["results"] if row["launch"] == "all")
-    assert (row["sm_traffic_binds"], row["ideal_l2_binds"]) == ("memory", "matrix")
-    us, more = (f"{row[name] * 1e6:.2f} us" for name in ("ideal_l2_seconds", "sm_traffic_seconds"))
-    least = f"flash2 (128x128) takes at least {us} at the data-sheet peaks of H100"
-    assert found["answer"].startswith(
-        f"{least}: with an ideal L2, which serves all that is read again, matrix products bind."
-    )
-    assert f"would take {more} from HBM alone. That is no bound" in found["answer"]
-
-
-def test_the_sentence_has_the_predicted_time(ask):
-    """That of the winner. If another row is predicted to be faster, that one too; without measured rates, none."""
-    line = ["roofline", "--N", 1024, "--d", 64, "--heads", 8]
-    line += PREDICT
-    found = ask(*line, "--hardware", "h100", "--tiles", "64x64", "--schedule", "flash2")
-    (row,) = (row for row in found["results"] if row["launch"] == "all")
-    us, share = row["predicted_seconds"] * 1e6, row["predicted_seconds"] / row["ideal_l2_seconds"]
-    text = f"Its generated kernels are predicted to take {us:.2f} us, {share:.3g}x the bound."
-    assert text in found["answer"] and "kernels whose time is predicted" not in found["answer"]
-
-    several = ask(*line, "--hardware", "h100", "--tiles", "16x256", "--schedule", "flash1,flash2")
-    timed = {r["schedule"]: r["predicted_seconds"] for r in several["results"] if r["predicted_seconds"]}
-    fastest = min(timed, key=timed.get)
-    assert fastest != several["answer"].split()[0] == "flash1" and f"those of {fastest} (" in several["answer"]
-    assert f"are fastest: {timed[fastest] * 1e6:.2f} us." in several["answer"]
-    assert "predicted" not in ask(*line, "--hardware", "b200")["answer"]
-
-
-def test_a_time_is_explained_by_fewer_products_too(ask):
-    """Under a causal mask flash2 computes about twice the products if it visits all tiles, and they bind."""
-    line = ["roofline", "--hardware", "h100", "--N", 4096, "--d", 128, "--heads", 16, "--causal", "--tiles", "512x16"]
-    found = ask(*line, "--M", "1MB", "--visit-all", "--schedule", "flash2,block-sparse-q")
-    flops = {row["schedule"]: row["matrix_flops"] for row in found["results"] if row["launch"] == "all"}
-    factor = flops["flash2"] / flops["block-sparse-q"]
-    assert f"computes {factor:.3g}x fewer FLOPs of products, and" in found["answer"], found["answer"]
-
-
-def test_the_bound_leads_and_measurements_follow_it(iosim):
-    """The first line is the bound, and those of prefill and decode lead both. The reasons stand below the table."""
-    line = ("roofline", "--N", 4096, "--d", 128, "--heads", 32, "--hardware", "h100", "--tiles", "128x128")
-    first, second, third, *_ = iosim(*line, "--schedule", "flash2").stdout.splitlines()
-    assert first.startswith("flash2 (128x128) takes at least 277.82 us at the data-sheet peaks of H100: ")
-    assert second.startswith("Measured on H100: torch-cudnn 424.90 us") and third.startswith("attention: N = 4096")
-    text = iosim(*line, "--schedule", "flash2", "--decode").stdout.splitlines()
-    leads = [k for k, one in enumerate(text) if " takes at least " in one]
-    assert [text[k].split()[0] for k in leads] == ["prefill:", "decode:"] and max(leads) <= 3
-    assert text.index("prefill:") > max(leads) + 5 and text.index("decode:") > text.index("prefill:")
-
-
 def test_which_of_two_rows_moves_fewer_bytes():
     """Each row compared with the other, in both directions; and a clause on fewest bytes only where it is true."""
     found = roofline(1024, 64, "h100", schedules="standard,flash2", tiles="64x64")
@@ -652,12 +445,3 @@ def test_which_of_two_rows_moves_fewer_bytes():
     assert f": HBM moves {factor}x more bytes, and" in compared(standard, flash2, found.M_bytes)
     assert nearly_as_fast(flash2, [standard]).endswith(", and flash2 moves the fewest bytes.")
     assert "fewest" not in nearly_as_fast(standard, [flash2]) and "fewest" not in nearly_as_fast(flash2, [flash2])
-
-
-def test_on_a_chip_without_an_l2_the_one_time_is_the_bound(tmp_path):
-    """No sentence speaks of an L2, and none of another time."""
-    text = (ROOT / "configs/hardware/h100.toml").read_text()
-    file = tmp_path / "chip.toml"
-    file.write_text(re.sub(r"(?m)^l2_bytes = .*$", "l2_bytes = 0", text, count=1))
-    lead, reasons = lead_and_reasons(roofline(1024, 64, str(file), schedules="flash2", tiles="64x64"))
-    assert "takes at least" in lead[0] and not any("L2" in line or "HBM alone" in line for line in (*lead, *reasons))
