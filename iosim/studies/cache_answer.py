@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import numpy as np
 
@@ -21,20 +21,20 @@ from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
-from .accesses import Moves, accesses, record
+from .accesses import Accesses, Moves, accesses, record
 from .cache import LRU, CacheCounts, belady
 from .events import one_head_run
 from .granularities import POLICIES
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
-    from ..core.machine import ScheduleLike
     from ..core.mask_types import Mask
-    from ..core.tiling import Rule, TilesAsked, Tiling
+    from ..core.tiling import Rule, TilesAsked
     from .trace_file import MovesOfFile
 
 Tell = Callable[[str], None]
 """Takes a text about the progress."""
+Peak = tuple[int | None, int | None]
 USUAL_SCHEDULE = "flash1"
 
 
@@ -76,108 +76,76 @@ def caches_of(
     return Caches(sizes, granularity, line_bytes, policy, curve, tuple(dict.fromkeys(filter(None, names))))
 
 
-class ExplicitSRAM(TypedDict):
-    """The traffic of a schedule itself, and the SRAM that it needs."""
-
-    reads: int
-    writes: int
-    total: int
-    total_bytes: int
-    sram_peak_words: int | None
-    sram_peak_bytes: int | None
-    tensors: dict[str, dict[str, int]]
-
-
-class Comparison(TypedDict):
-    """Caches of several sizes beside the explicit SRAM of a schedule.
-
-    `results` are CacheCounts as rows. Their `M_bytes` is the M asked for. `used_bytes` is the part of it
-    that whole lines fill. `x_scratchpad` is the bytes of a cache over those of the explicit SRAM. `optimal` says
-    whether Belady's rule is the optimum for these objects.
-    """
-
-    accesses: int
-    objects: int
-    granularity: str
-    unit_bytes: int
-    optimal: bool
-    scratchpad: ExplicitSRAM
-    results: list[Row]
-
-
 def silent(text: str) -> None:
     """Takes a text about the progress, and drops it."""
 
 
-def compare(caches: Caches, moves: Moves | MovesOfFile, own: ExplicitSRAM, tell: Tell = silent) -> Comparison:
-    """The traffic of caches, beside that of the moves themselves."""
+def compare(caches: Caches, moves: Moves | MovesOfFile, peak: Peak, tell: Tell = silent) -> Row:
+    """The traffic of caches beside that of the moves themselves, which need `peak` (words, bytes) of SRAM: the keys of
+    the JSON.
+
+    `M_bytes` of a result is the M asked for, and `used_bytes` the part of it that whole units fill. `x_scratchpad` is
+    the bytes of a cache over those of the explicit SRAM. `optimal` says whether Belady's rule is the optimum for these
+    objects.
+    """
     tell("putting the accesses in order")
     string = accesses(moves, caches.granularity, caches.line_bytes)
     sizes = list(dict.fromkeys(caches.sizes))
-    capacities = [size // string.unit_bytes for size in sizes]
-    if 0 in capacities:
+    if any(size < string.unit_bytes for size in sizes):
         raise InputError("--M", f"{min(sizes)} B", f"at least one {caches.granularity} of {string.unit_bytes} B")
-    found: list[CacheCounts] = []
-    sizes_of_rows = list(sizes)
-    if caches.policy != "belady":
-        tell(f"{len(string.ids):,} accesses through an LRU of every size")
-        lru = LRU(string)
-        found += lru.counts(lru.breakpoints() if caches.curve else capacities)
-        sizes_of_rows = [*(c.M_bytes for c in found), *sizes] if caches.curve else sizes * 2
-    if caches.policy != "lru":
-        best = {}
-        for capacity in dict.fromkeys(capacities):
-            tell(f"{len(string.ids):,} accesses through Belady's cache of {capacity * string.unit_bytes:,} B")
-            best[capacity] = belady(string, capacity)
-        found += [best[capacity] for capacity in capacities]
+    found = [*lru_counts(caches, string, sizes, tell), *belady_counts(caches, string, sizes, tell)]
     return {
         "accesses": string.total,
         "objects": len(np.unique(string.ids)),
         "granularity": caches.granularity,
         "unit_bytes": string.unit_bytes,
         "optimal": not string.whole or len(np.unique(string.weights)) == 1,
-        "scratchpad": own,
+        "scratchpad": scratchpad(moves, peak),
         "results": [
-            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / own["total_bytes"]}
-            for M, c in zip(sizes_of_rows, found, strict=False)
+            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / moves.total_bytes}
+            for M, c in found
         ],
     }
 
 
-def explicit_sram(schedule: ScheduleLike, problem: Attention, tiling: Tiling, moves: Moves) -> ExplicitSRAM:
-    """The row with the words and bytes that the schedule itself moves, and the SRAM that it needs."""
-    room = footprint(schedule, problem, tiling)
-    counted = cast("dict[str, tuple[int, int]]", moves.tensors)
-    return moved(counted, moves.total_bytes, cast("int", room.peak_words), cast("int", room.peak_bytes))
+def lru_counts(caches: Caches, string: Accesses, sizes: list[int], tell: Tell) -> list[tuple[int, CacheCounts]]:
+    """(M, the counts of its LRU) of each size, or of every size at which they change."""
+    if caches.policy == "belady":
+        return []
+    tell(f"{len(string.ids):,} accesses through an LRU of every size")
+    lru = LRU(string)
+    if caches.curve:
+        return [(found.M_bytes, found) for found in lru.counts(lru.breakpoints())]
+    return [*zip(sizes, lru.counts([size // string.unit_bytes for size in sizes]), strict=True)]
 
 
-def moved(
-    counted: Mapping[str, tuple[int, int]], total_bytes: int, peak_words: int | None, peak_bytes: int | None
-) -> ExplicitSRAM:
-    """The row with the words and bytes that are read and written, and the SRAM that this needs."""
-    reads, writes = sum(r for r, _ in counted.values()), sum(w for _, w in counted.values())
-    return {
-        "reads": reads,
-        "writes": writes,
-        "total": reads + writes,
-        "total_bytes": total_bytes,
-        "sram_peak_words": peak_words,
-        "sram_peak_bytes": peak_bytes,
-        "tensors": {name: {"reads": r, "writes": w} for name, (r, w) in counted.items()},
-    }
+def belady_counts(caches: Caches, string: Accesses, sizes: list[int], tell: Tell) -> list[tuple[int, CacheCounts]]:
+    """(M, the counts of Belady's optimum) of each size."""
+    best: dict[int, CacheCounts] = {}
+    capacities = {size: size // string.unit_bytes for size in sizes if caches.policy != "lru"}
+    for capacity in dict.fromkeys(capacities.values()):
+        tell(f"{len(string.ids):,} accesses through Belady's cache of {capacity * string.unit_bytes:,} B")
+        best[capacity] = belady(string, capacity)
+    return [(size, best[capacity]) for size, capacity in capacities.items()]
 
 
-def comparison_header(name: str, found: Comparison) -> str:
-    """The lines above the table of a comparison: what was accessed, and what the explicit SRAM moves."""
-    own = found["scratchpad"]
-    kind = found["granularity"]
+def scratchpad(moves: Moves | MovesOfFile, peak: Peak) -> Row:
+    """The words and bytes that are read and written without a cache, and the SRAM that this needs."""
+    tensors = {name: {"reads": int(read), "writes": int(written)} for name, (read, written) in moves.tensors.items()}
+    reads, writes = (sum(words[kind] for words in tensors.values()) for kind in ("reads", "writes"))
+    total = {"reads": reads, "writes": writes, "total": reads + writes, "total_bytes": moves.total_bytes}
+    return {**total, "sram_peak_words": peak[0], "sram_peak_bytes": peak[1], "tensors": tensors}
+
+
+def header(name: str, found: Row) -> str:
+    """The lines above the table: what was accessed, and what the explicit SRAM moves."""
+    own, kind = cast("Row", found["scratchpad"]), found["granularity"]
     unit = f"{found['accesses']:,} {kind} accesses, to {found['objects']:,} {'tiles' if kind == 'tile' else 'runs'}"
-    greedy = (
-        "" if found["optimal"] else "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
-    )
+    greedy = "\nbelady: tiles of several sizes leave whole, farthest first: a good choice only"
     room = own["sram_peak_bytes"]
     itself = "without a cache it moves" if room is None else f"its explicit SRAM of {room:,} B moves"
-    return f"{name}: {unit}\n{itself} {own['total']:,} words, {own['total_bytes']:,} B{greedy}\n\n"
+    moved = f"{itself} {own['total']:,} words, {own['total_bytes']:,} B"
+    return f"{name}: {unit}\n{moved}{greedy * (not found['optimal'])}\n"
 
 
 COUNTS: list[Column[Row]] = columns_of(
@@ -194,12 +162,15 @@ RESULTS = [*COUNTS, Column("used_bytes", heading="used_bytes"), SHARE]
 SHOWN = ("policy", "M_bytes", "misses", "write_backs", "fetched_bytes", "written_bytes", "x_scratchpad")
 
 
-def table_of(name: str, title: str, found: Comparison) -> Table:
+def table_of(name: str, title: str, found: Row, notes: tuple[str, ...] | None = None) -> Table:
     """A comparison as an answer. People see M in whole lines beside M if they differ."""
-    rows = found["results"]
+    rows = cast("list[Row]", found["results"])
     used = ["used_bytes"] if any(row["used_bytes"] != row["M_bytes"] for row in rows) else []
-    table = Table(RESULTS, rows, title, cast("Row", found), shown=in_order(RESULTS, [*SHOWN[:2], *used, *SHOWN[2:]]))
-    return replace(table, text=[comparison_header(name, found).removesuffix("\n"), table])
+    shown = in_order(RESULTS, [*SHOWN[:2], *used, *SHOWN[2:]])
+    if notes is not None:
+        found = {**found, "notes": [*notes]}
+    table = Table(RESULTS, rows, title, found, shown=shown, notes=notes or ())
+    return replace(table, text=[header(name, found), table])
 
 
 def cache_of(
@@ -215,10 +186,9 @@ def cache_of(
     about the progress."""
     run = one_head_run(schedule, p, tiles, one, under.multiple)
     tell(f"recording the loads and stores of {schedule.name}")
-    moves = record(*run, caches.tensors)
-    title = f"{schedule.name}, {asked(p)}"
-    table = table_of(schedule.name, title, compare(caches, moves, explicit_sram(*run, moves), tell))
-    return replace(table, notes=under.notes, json={**table.json, "notes": [*under.notes]})
+    moves, room = record(*run, caches.tensors), footprint(*run)
+    found = compare(caches, moves, (cast("int", room.peak_words), cast("int", room.peak_bytes)), tell)
+    return table_of(schedule.name, f"{schedule.name}, {asked(p)}", found, under.notes)
 
 
 def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silent) -> Table:
@@ -228,8 +198,7 @@ def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silen
     tell(f"reading {path}")
     moves = moves_of_file(path, word_bytes, caches.tensors)
     peak = moves.peak_words
-    own = moved(moves.tensors, moves.total_bytes, peak, None if peak is None else peak * word_bytes)
-    return table_of(path, path, compare(caches, moves, own, tell))
+    return table_of(path, path, compare(caches, moves, (peak, None if peak is None else peak * word_bytes), tell))
 
 
 @takes_options()
@@ -267,11 +236,8 @@ def cache(
     Raises InputError for whatever is not allowed.
     """
     if trace is not None:
-        problem: dict[str, object] = {
-            "N": N,
-            "d": d,
-            "tiles": tiles,
-            "tile_multiple": tile_multiple,
+        problem: dict[str, object] = {"N": N, "d": d, "tiles": tiles, "tile_multiple": tile_multiple}
+        problem |= {
             "paper_model": paper_model,
             "schedule": schedule,
             **options,
