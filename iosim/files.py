@@ -14,6 +14,7 @@ WRITABLE = "a file in a folder that can be written"
 TEXT = ("txt", "text", "log", "out", "md")
 ANSWER: Forms = {"text": TEXT, "json": ("json",), "csv": ("csv",)}
 """{form: the file endings that ask for it}, of most answers. A name without an ending gets the first form."""
+PAGE: Forms = {"html": ("html", "htm")}
 PICTURE: Forms = {"png": ("png",), "svg": ("svg",), "pdf": ("pdf",)}
 EVENTS: Forms = {
     "csv": ("csv", "txt"),
@@ -21,7 +22,7 @@ EVENTS: Forms = {
     "parquet": ("parquet",),
     "perfetto": ("json", "perfetto-trace"),
 }
-OF_THE_HOUSE = {"answers": ANSWER, "picture": PICTURE, "events": EVENTS}
+OF_THE_HOUSE = {"answers": ANSWER, "picture": PICTURE, "page": PAGE, "events": EVENTS}
 SPREADSHEETS = ("xlsx", "xls", "ods")
 
 

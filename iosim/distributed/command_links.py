@@ -51,7 +51,7 @@ class Target(NamedTuple):
             if self.as_json or self.as_csv:
                 raise InputError("--open", "--json or --csv as well", "one of the two", "--open shows a page")
             check_opened(self.path)
-            return form_of(self.path, "report")
+            return form_of(self.path, "page")
         return "" if self.as_json or self.as_csv or self.path in (None, "-") else form_of(self.path, "links")
 
     @property

@@ -1,6 +1,6 @@
 """The wing pictures: plot, the player and the page."""
 
-from ..files import PICTURE
+from ..files import PAGE, PICTURE
 from ..wings import Wing
 
 WING = Wing(
@@ -15,6 +15,6 @@ WING = Wing(
         "mask": "mask:MASK",
         "race": "race:RACE",
     },
-    forms={"report": {"html": ("html", "htm")}, "plot": {**PICTURE, "json": ("json",), "csv": ("csv",)}},
+    forms={"report": PAGE, "plot": {**PICTURE, "json": ("json",), "csv": ("csv",)}},
     page="gallery.md",
 )

@@ -6,6 +6,8 @@ import iosim
 from iosim.distributed.floors import floor_across
 from iosim.errors import InputError
 
+pytestmark = pytest.mark.skipif(not hasattr(iosim, "plot"), reason="no pictures")
+
 
 def test_the_lines_are_those_of_the_answers():
     sizes = {"N": 1024, "d": 16, "heads": 32, "kv_heads": 8}
