@@ -29,6 +29,9 @@ from .fullest import fullest
 from .mask import tile_map, tiles_svg
 from .mask_text import MOST_PICTURE_PAIRS
 
+Bar = tuple[str, list[tuple[str, int]], str]
+"""(name, its parts as (name, size), a note)."""
+Bars = list[Bar]
 RooflineSection = Callable[[Report, str | None, Sequence[str], str | None, Rule | None], str]
 LETTERS = """<ul class="small">
 <li>Attention computes O = P V from the matrices Q, K and V, where P is the softmax of S = Q K<sup>T</sup> / √d, row by
@@ -39,14 +42,6 @@ Words, which are single numbers, move between the two.</li>
 <li>Tiles are parts that are worked on together: Br x Bc means Br rows of Q with Bc rows of K and V.</li>
 <li>The floor is proven: no algorithm of its class, which is exact attention by standard matrix products, moves fewer
 words.</li>
-</ul>"""
-CONVENTIONS = """<ul>
-<li>A word is one scalar. It counts each time it crosses between HBM and SRAM.</li>
-<li>All that a step needs is in SRAM while it runs, with its result. A schedule fits if this is at most M.</li>
-<li>Q, K, V and O are in HBM at the start or the end. S and P may stay in SRAM; l and m are one word a row
-each.</li>
-<li>Every block is read whole: a ragged last tile counts at its own size. Heads and batches are added up.</li>
-<li>KB, KiB and K are 1024. M is bytes, and words of the problem's type where it says words.</li>
 </ul>"""
 OF_TRAFFIC = "A dashed line needs more SRAM than M. No algorithm of its class moves fewer words than the floor."
 OF_WORDS = (
@@ -62,7 +57,6 @@ OF_TENSORS = (
     "class can move; with schedules of several families, the least here."
 )
 MOST_SIDE = 512  # tiles a side of the picture of a mask; of more, several are one
-LONGEST_BAR = 6  # times the floor or the shortest bar; longer bars become a line of text
 
 
 def page(
@@ -94,12 +88,11 @@ def page(
     if p.mask is not DENSE:
         sections.append(mask_section(found, ran))
     sections.append(folded("Words by tensor and step", rows_table(found.details().grid().rows), ""))
-    sections.append(folded("How it is counted", CONVENTIONS, ""))
     command = escape(" ".join(["iosim", *without_paths(argv)]))
     foot = f"<footer>iosim {found.version} · <code>{command}</code> · M in 1024s; a ragged last tile counts at its size"
     said = f"<p class=answer>{escape(found.answer)}</p>"
     if all(find(r.schedule).family == "attention" for r in found.results):
-        said += f"<p>{escape(in_words(found))}</p>{LETTERS}"
+        said += LETTERS
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     return document(heading, body)
 
@@ -108,17 +101,6 @@ def without_paths(argv: list[str]) -> list[str]:
     """The words of a command line without where the page goes, and with files by their names alone."""
     kept = [word for before, word in pairwise(["", *argv]) if not {before, word.partition("=")[0]} & {"-o", "--open"}]
     return [re.sub(r"[^\s:=]*/", "", word) for word in kept]
-
-
-def in_words(found: Report) -> str:
-    """The words that the winner moves, and the fewest that any algorithm of its class can move; empty if none fits."""
-    fit = [r for r in found.results if r.total and r.fits is not False]
-    best = min(fit, key=lambda r: r.total_bytes or 0, default=None)
-    if best is None:
-        return ""
-    least = next((b.words for b in found.bounds if b.name == "floor" and b.words), None)
-    floor = "" if least is None else f" No algorithm of its class can move fewer than {least:,}."
-    return f"{best.schedule} moves {best.total:,} words.{floor}"
 
 
 def counts_table(found: Report) -> str:
@@ -140,30 +122,21 @@ def tilings(found: Report) -> list[tuple[Result, Tiling]]:
 
 
 def footprint_bars(found: Report, ran: list[tuple[Result, Tiling]]) -> str:
-    """Bars of the blocks in SRAM at its fullest, for each result, and the same as a table. Results that need more than
-    4 M are lines of text instead of bars."""
-    rows = []
+    """Bars of the blocks in SRAM at its fullest, for each result, and the same as a table."""
+    rows: Bars = []
     for result, tiling in ran:
         parts = fullest(find(result.schedule), found.problem, tiling)
-        tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
-        note = format_bytes(sum(part for _, part in parts)) + (": does not fit" if result.fits is False else "")
-        rows.append((f"{result.schedule} {result.tiling}{tiles}", parts, note))
-    limit = found.M_bytes or max((sum(part for _, part in parts) for _, parts, _ in rows), default=0)
-    within = [row for row in rows if sum(part_bytes for _, part_bytes in row[1]) <= 4 * limit]
-    beyond = [
-        f"<p>{escape(name)}: {escape(note)}</p>" for name, parts, note in rows if (name, parts, note) not in within
-    ]
-    table = rows_table(
-        [{"schedule": name, "block": piece, "bytes": part} for name, parts, _ in rows for piece, part in parts]
-    )
+        note = format_bytes(sum(part for _, part in parts)) + ": does not fit" * (result.fits is False)
+        rows.append((f"{result.schedule} {result.tiling}{tiles_of(result)}", parts, note))
+    limit = found.M_bytes or max((size_of(bar) for bar in rows), default=0)
     mark = limit, f"M = {size(limit)}" if found.M_bytes else f"the most: {size(limit)}"
-    drawn = bars_svg(within, mark, "SRAM at its fullest, by block", "B") if within else ""
-    return f"{drawn}{''.join(beyond)}<details><summary>in numbers</summary>{table}</details>"
+    table = [{"schedule": name, "block": piece, "bytes": part} for name, parts, _ in rows for piece, part in parts]
+    drawn = bars_html(rows, 4 * limit, mark, "SRAM at its fullest, by block", "B")
+    return f"{drawn}<details><summary>in numbers</summary>{rows_table(table)}</details>"
 
 
 def tensor_bars(found: Report) -> str:
-    """Bars of the words of each tensor, for each schedule's last result that fits. The longest bars become lines of
-    text."""
+    """Bars of the words of each tensor, for each schedule's last result that fits."""
     results = {r.schedule: r for r in found.results if r.total and r.fits is not False}
     if not results:
         return "<p>(nothing fits)</p>"
@@ -171,24 +144,34 @@ def tensor_bars(found: Report) -> str:
     families = {find(name).family for name in results}
     floors = [words for family in families if (words := floor_of(found.problem, found.M_bytes, family))]
     rows: Bars = []
-    beyond: Bars = []
     for r in sorted(results.values(), key=lambda r: r.total or 0):
         parts = [(name, moved["reads"] + moved["writes"]) for name, moved in r.tensors.items()]
-        tiles = f" {r.Br}x{r.Bc}" if r.Br else ""
-        (rows if (r.total or 0) <= LONGEST_BAR * least else beyond).append((r.schedule + tiles, parts, f"{r.total:,}"))
+        rows.append((r.schedule + tiles_of(r), parts, f"{r.total:,} words"))
     mark = (floors[0], "floor") if floors and len(families) == 1 else (least, "least here")
-    drawn = bars_svg(rows, mark, "Words by tensor", "words")
-    return drawn + "".join(f"<p>{escape(name)}: {escape(note)} words</p>" for name, _, note in beyond)
+    return bars_html(rows, 6 * least, mark, "Words by tensor", "words")
 
 
-Bars = list[tuple[str, list[tuple[str, int]], str]]
-"""(name, its parts as (name, size), a note) of each bar."""
+def tiles_of(result: Result) -> str:
+    """The tiles of a result after its name."""
+    return f" {result.Br}x{result.Bc}" if result.Br else ""
+
+
+def size_of(bar: Bar) -> int:
+    """The length of a bar."""
+    return sum(part for _, part in bar[1])
+
+
+def bars_html(rows: Bars, longest: int, mark: tuple[int, str], title: str, unit: str) -> str:
+    """Bars as a picture. Those longer than `longest` are lines of text below it."""
+    within = [bar for bar in rows if size_of(bar) <= longest]
+    beyond = [f"<p>{escape(bar[0])}: {escape(bar[2])}</p>" for bar in rows if size_of(bar) > longest]
+    return (bars_svg(within, mark, title, unit) if within else "") + "".join(beyond)
 
 
 def bars_svg(rows: Bars, mark: tuple[int, str], title: str, unit: str) -> str:
     """Stacked bars as SVG, and a mark (size, name). Parts of the same name have the same colour in all bars."""
     limit, limit_name = mark
-    widest = max([limit, *(sum(part for _, part in parts) for _, parts, _ in rows)])
+    widest = max([limit, *map(size_of, rows)])
     left, width, height = 205, 410, 34
     scale, palette = width / widest, tensor_colours(name for _, parts, _ in rows for name, _ in parts)
     found, at = list[str](), left + limit * scale

@@ -21,8 +21,7 @@ from ..core.text_lines import box, lines_now
 from ..core.tiling import Tiling
 from ..counting.count import counted_tiling
 from ..counting.report import Report
-from ..counting.result import Result
-from ..counting.sentence import BASELINE, winners
+from ..counting.sentence import winners
 from ..drawing.colours import ink_on, tensor_colours
 from ..drawing.player import Frame, Played, section_of, small_mask
 from ..errors import IosimError
@@ -194,17 +193,12 @@ def real_times(found: Report, run: Play) -> Mapping[tuple[tuple[str, int], ...],
 
     Empty where nothing fits, and for a schedule that cannot be folded.
     """
-    results = fitting(found, run.name)
+    results = [r for r in found.results if r.schedule == run.name and r.total and r.fits is not False]
     schedule, watcher, instances = find(run.name), Repeated(), found.problem.packed.instances
     if results:
         with suppress(IosimError):
             Folded(found.problem.packed, watcher).run(schedule, counted_tiling(results[-1]))
     return {lines: instances * times for lines, times in watcher.times.items()}
-
-
-def fitting(found: Report, name: str) -> list[Result]:
-    """The results of a schedule that fit, or may fit, in the question's M."""
-    return [r for r in found.results if r.schedule == name and r.total and r.fits is not False]
 
 
 def run_data(run: Play, times: Mapping[tuple[tuple[str, int], ...], int]) -> dict[str, object]:
@@ -254,18 +248,13 @@ def player_html(found: Report) -> str:
 
 
 def about(found: Report, p: Attention, runs: Sequence[Play]) -> str:
-    """The sentences on how the small case differs from the question, and on the words that both move."""
+    """The sentences on how the small case differs from the question."""
     less = " The mask cannot be made smaller, so the example is dense." * (p.mask is DENSE is not found.problem.mask)
     less += " The writes that --count-init counts come before these runs." * found.problem.count_init
     many = " All schedules move words at the same speed, so the one that moves fewest is done first." * (len(runs) > 1)
-    tiled = any(run.name == USUAL[0] and fitting(found, run.name) for run in runs) and any(
-        r.schedule == BASELINE and r.fits is False for r in found.results
-    )
-    instead = f" {USUAL[0]} is {BASELINE} attention in tiles that fit; {BASELINE} itself needs more SRAM." * tiled
     return (
         f"{compared(found, p, small_memory(found, runs))}{less} Each event is one of the schedule's own run.{many}"
-        f"{shown_winner(found, runs)}{''.join(scaled(found, run) for run in runs)}{instead} Dashed tiles are never in "
-        "HBM."
+        f"{shown_winner(found, runs)} Dashed tiles are never in HBM."
     )
 
 
@@ -303,15 +292,3 @@ def shown_winner(found: Report, runs: Sequence[Play]) -> str:
         return ""
     unseen = "" if any(run.name == best for run in runs) else "; its run is too long to be shown"
     return f" {best} moves the fewest bytes in the question{unseen}."
-
-
-def scaled(found: Report, run: Play) -> str:
-    """The words that a run moves here, and those of its best result in the question, if one fits."""
-    results = fitting(found, run.name)
-    if not results:
-        return f" {run.name} does not fit in the question." if winner(found) else ""
-    tiles = f" with tiles of {results[-1].Br}x{results[-1].Bc}" if results[-1].Br else ""
-    moved = sum(map(sum, run.moved().values()))
-    if run.problem is found.problem.packed:
-        return f" {run.name} moves {moved:,} words."
-    return f" {run.name} moves {moved:,} words here, and {results[-1].total:,} in the question{tiles}."
