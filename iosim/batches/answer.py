@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered, rounded
-from ..core.problem import Attention, skips_tiles
+from ..core.problem import TENSORS, Attention, skips_tiles
 from ..core.tiling import Tiling, read_tiles
 from ..counting.bounds import DOCS
 from ..counting.columns import problem_row
@@ -20,6 +20,7 @@ from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
 from ..counting.names import takes_options
 from ..errors import InputError
+from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..units import format_bytes, parse_bytes, parse_count
@@ -28,6 +29,7 @@ from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
 from .requests import read_requests
+from .ways import Way as WayToRun
 from .ways import ways_of
 
 if TYPE_CHECKING:
@@ -80,8 +82,6 @@ class Batched(Answer):
     @property
     def distinct_bytes(self) -> int:
         """The bytes of Q, K, V and O, each word once."""
-        from ..core.problem import TENSORS
-
         return sum(words * self.batch.problem.hbm_bytes(TENSORS[name]) for name, words in self.distinct.items())
 
     @property
@@ -105,7 +105,7 @@ class Batched(Answer):
         return f"{joined(parts)} {'goes' if len(parts) == 1 else 'go'} through HBM" if parts else ""
 
     def table(self) -> Table:
-        return self.details() if self.detail else self.counts()
+        return Table(PART, [*self.parts()]) if self.detail else self.counts()
 
     def counts(self) -> Table:
         """A row for each way."""
@@ -137,12 +137,8 @@ class Batched(Answer):
             name: ("string", text) for name, text in texts.items()
         }
 
-    def details(self) -> Table:
-        """A row for the words of each tensor, and of each shape of a request."""
-        return Table(PART, [*self.parts()])
-
     def parts(self) -> Iterator[Row]:
-        """The rows of `details`."""
+        """A row for the words of each tensor, and of each shape of a request."""
         of = self.batch.shapes
         shapes = [*zip(of.new.tolist(), of.tokens.tolist(), of.times.tolist(), strict=True)]
         for way in self.ways:
@@ -160,8 +156,7 @@ class Batched(Answer):
 
     def shown_details(self) -> Pieces:
         """The words of each tensor, and those of the shapes with the most words."""
-        tensors = [row for row in self.parts() if str(row["part"]).startswith("tensor")]
-        each = [row for row in self.parts() if not str(row["part"]).startswith("tensor")]
+        tensors, each = ([row for row in self.parts() if ("new" in row) == of_shape] for of_shape in (False, True))
         shown = sorted(each, key=lambda row: -int(str(row["total"])))[: MOST_SHOWN * len(self.ways)]
         more = len(each) - len(shown)
         left = [f"and {numbered(more, 'row')} more: --csv and --json have all"] if more else []
@@ -190,7 +185,7 @@ class Batched(Answer):
             "batch": {name: value for name, (_, value) in self.about().items() if name not in problem},
             "floor": self.floor._asdict(),
             "distinct": self.distinct,
-            "ways": [way_row(way) for way in self.ways],
+            "ways": [{name: value for name, value in asdict(way).items() if name != "by_shape"} for way in self.ways],
             **({"details": [*self.parts()]} if self.detail else {}),
             "answer": self.answer,
             "notes": self.notes,
@@ -217,13 +212,6 @@ def as_way(way: Moved, word_bytes: int) -> Way:
     share = way.ratio_to_floor
     floor = f"less than {about(round(way.total / share) * word_bytes)}" if share else ""
     return Way(way.way, way.total_bytes, way.fits, way.smem_peak_bytes, share, floor)
-
-
-def way_row(way: Moved) -> Row:
-    """A way as cells, without the values of each shape."""
-    row = asdict(replace(way, by_shape=((), ())))
-    del row["by_shape"]
-    return row
 
 
 WAY: Columns[Moved] = (
@@ -272,16 +260,6 @@ PART_SHAPE: Columns[Row] = (
 )
 
 
-class Given(TypedDict, total=False):
-    """The SRAM and the tiles of a question about a batch."""
-
-    M: int | str | None
-    hardware: str | None
-    paper_model: bool
-    tiles: TilesAsked | None
-    tile_multiple: int | None
-
-
 @takes_options()
 def batch(
     requests: RequestsAsked,
@@ -312,46 +290,32 @@ def batch(
 
     Raises InputError for a value that is not allowed.
     """
-    given = Given(M=M, hardware=hardware, paper_model=paper_model, tiles=tiles, tile_multiple=tile_multiple)
-    asked, under = asked_of(d, given, parse_mask(mask), layers, options)
-    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
-    names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
-    return answered(replace(asked, requests=read_requests(requests), chunks=sizes), names, under, detail)
-
-
-def asked_of(d: int, given: Given, mask: Mask, layers: int, options: ProblemOptions) -> tuple[Batch, Conditions]:
-    """(a question about a batch, but for its requests, and the conditions of it)."""
     for name in OF_SIZES:
         if name in options:
             raise InputError(f"batch: keyword {name}", options[name], "requests", "they say how many there are")  # type: ignore[literal-required]
-    hardware, tiles, rule = given.get("hardware"), given.get("tiles"), read_tiles(given.get("tiles"))
-    under = conditions(hardware, options, given.get("tile_multiple"), given.get("paper_model", False), tiles)
-    M = memory(given.get("M"), hardware)
+    rule, under = read_tiles(tiles), conditions(hardware, options, tile_multiple, paper_model, tiles)
     if rule == "paper" or rule == "ideal":
         raise InputError("--tiles", rule, "best, or Br x Bc as in 128x64", "all requests of a launch have one tile")
-    depth = parse_count(layers, "--layers")
-    problem = Attention(1, d, mask=mask, batch=depth, **under.options)
+    depth, size = parse_count(layers, "--layers"), memory(M, hardware)
+    problem = Attention(1, d, mask=parse_mask(mask), batch=depth, **under.options)
     if problem.mask.tile_units:
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
-    M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
+    M_bytes = None if size is None else parse_bytes(size, problem.word_bytes)
     if M_bytes is None and rule in TILE_RULES:
         raise without_memory()
-    usual = M_bytes is None and rule is None
-    tiling = FA2_TILES if usual else rule if isinstance(rule, Tiling) else None
-    asked = Batch(problem, (), depth, M_bytes, tiling, under.multiple, (), multiprocessors(hardware))
-    return asked, under._replace(notes=(*under.notes, *([USUAL_TILES] if usual else [])))
+    tiling = rule if isinstance(rule, Tiling) else None
+    if M_bytes is None and rule is None:
+        tiling, under = FA2_TILES, under._replace(notes=(*under.notes, USUAL_TILES))
+    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
+    sms = None if hardware is None else load(hardware).sms
+    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes, sms)
+    names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
+    return answered(asked, ways_of(asked, names), under, detail)
 
 
-def multiprocessors(hardware: str | None) -> int | None:
-    """The multiprocessors of a GPU, which the rules of some libraries count."""
-    from ..hardware import load
-
-    return None if hardware is None else load(hardware).sms
-
-
-def answered(asked: Batch, names: Sequence[str], under: Conditions, detail: bool = False) -> Batched:
-    """The answer about a batch, for the ways of these names."""
-    floor, distinct, ways = floor_of(asked), distinct_words(asked), ways_of(asked, names)
+def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: bool) -> Batched:
+    """The answer about a batch, for some ways."""
+    floor, distinct = floor_of(asked), distinct_words(asked)
     kept = sum(distinct[name] for name in asked.problem.cache_tensors)
     kernels = [way.name for way in ways if way.name in LIBRARIES and asked.M_bytes and not asked.problem.divided]
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words

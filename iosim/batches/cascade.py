@@ -8,16 +8,17 @@ split-kv does. Imports NumPy.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..core.problem import Tensor
 from ..schedules.cache import Cache, Keys
 from ..schedules.decode import SPLITS, merge_results, partial_result
 from ..schedules.registry import Schedule
-from .shapes import Shapes, shapes
+from .launches import Launch, rows
+from .shapes import shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..core.machine import Machine
     from ..core.problem import Attention
@@ -95,39 +96,30 @@ MERGE = Schedule(
 )
 
 
-# ---------------------------------------------------------------- the levels of a batch
+# ---------------------------------------------------------------- the launches of a batch
 
 
-class Levels(NamedTuple):
-    """The launches of a cascade, as shapes: the nodes of the prefix tree, what is left of each request below one,
-    requests without a shared prefix, and the merges by number of levels."""
-
-    nodes: Shapes
-    suffixes: Shapes
-    alone: Shapes
-    merges: dict[int, Shapes]
-
-
-def levels_of(batch: Batch) -> Levels:
-    """The levels of a batch. A request below k nodes has k + 1 partial results."""
-    tree, requests = batch.tree, batch.requests
+def cascade(batch: Batch) -> list[Launch]:
+    """The launches of a cascade: the nodes of the prefix tree, what is left of each request below one, the merges by
+    number of levels, and requests without a shared prefix. A request below k nodes has k + 1 partial results."""
+    tree, requests, packs = batch.tree, batch.requests, batch.group > 1
     nodes = [(sum(requests[user].new for user in node.users), node.tokens) for node in tree.shared]
-    prefix = {index: sum(tree.shared[node].tokens for node in path) for index, path in tree.paths.items()}
-    below = [(requests[index].new, requests[index].tokens - tokens) for index, tokens in prefix.items()]
-    alone = [index for index in range(len(requests)) if index not in prefix]
-    merged: dict[int, Counter[int]] = defaultdict(Counter)
+    below, merged = [], defaultdict[int, Counter[int]](Counter)
     for index, path in tree.paths.items():
+        prefix = sum(tree.shared[node].tokens for node in path)
+        below.append((requests[index].new, requests[index].tokens - prefix))
         merged[len(path) + 1][requests[index].new] += 1
-    return Levels(
-        shapes(nodes, [1] * len(nodes), [-1] * len(nodes)),
-        shapes(below, [1] * len(below), [batch.shape_of[index] for index in prefix]),
-        shapes(
-            [requests[index][:2] for index in alone],
-            [requests[index].times for index in alone],
-            [batch.shape_of[index] for index in alone],
-        ),
-        {
-            levels: shapes([(new, 1) for new in sizes], [*sizes.values()], [-1] * len(sizes))
-            for levels, sizes in sorted(merged.items())
-        },
-    )
+    alone = [(one, batch.shape_of[k]) for k, one in enumerate(requests) if k not in tree.paths]
+    left = shapes([one[:2] for one, _ in alone], [one.times for one, _ in alone], [of for _, of in alone])
+    return [
+        Launch(LEVEL, shapes(nodes, [1] * len(nodes), [-1] * len(nodes)), packs, sees_all=True),
+        Launch(LEVEL, shapes(below, [1] * len(below), [batch.shape_of[index] for index in tree.paths]), packs),
+        *(merge(levels, new, packs) for levels, new in sorted(merged.items())),
+        *(rows(batch, packs, left) if alone else []),
+    ]
+
+
+def merge(levels: int, new: Mapping[int, int], packs: bool, options: Mapping[str, Size] | None = None) -> Launch:
+    """The launch that merges the partial results of so many levels, for {new tokens: requests}."""
+    found = shapes([(size, 1) for size in new], [*new.values()], [-1] * len(new))
+    return Launch(MERGE, found, packs, {**(options or {}), SPLITS.name: levels}, sees_all=True)

@@ -6,6 +6,7 @@ Their block tables are not counted, and where a request has several shares, no t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..core.problem import DENSE, narrowed
 from ..counting.libraries import Choice, Library, lacks, vllm_cascades
 from ..schedules import SCHEDULES
 from ..schedules.decode import PAGE_SIZE, SPLITS
-from .cascade import LEVEL, MERGE
+from .cascade import LEVEL, merge
 from .launches import Launch, part_of_keys, rows
 from .shapes import shapes
 
@@ -74,12 +75,11 @@ def over_prefix(batch: Batch, tiles: Tiling, options: dict[str, Size], prefix: i
     packs = batch.group > 1
     rest = [(one.new, one.tokens - prefix) for one in batch.requests]
     left = shapes(rest, [one.times for one in batch.requests], batch.shape_of)
-    one = shapes([(batch.new_tokens, prefix)], [1], [-1])
-    merged = shapes([(batch.new_tokens, 1)], [1], [-1])
+    whole = shapes([(batch.new_tokens, prefix)], [1], [-1])
     return [
-        Launch(LEVEL, one, packs, options, tiles, sees_all=True),
+        Launch(LEVEL, whole, packs, options, tiles, sees_all=True),
         Launch(LEVEL, left, packs, options, tiles),
-        Launch(MERGE, merged, packs, {**options, SPLITS.name: 2}, tiles, sees_all=True),
+        replace(merge(2, {batch.new_tokens: 1}, packs, options), tiles=tiles),
     ]
 
 

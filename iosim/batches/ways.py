@@ -21,7 +21,7 @@ from ..errors import InputError, suggestion
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.cache import Cache, Keys
 from ..schedules.decode import PAGE_SIZE, SPLITS, VLLM, pages, whole_result
-from .cascade import LEVEL, MERGE, SOURCE, levels_of
+from .cascade import SOURCE, cascade
 from .launches import Launch, part_in_pages, part_of_keys, rows
 from .rules import launches_of, without
 from .shapes import in_chunks, one_by_one
@@ -90,8 +90,6 @@ def key_tiles_traffic(p: Attention, t: Tiling) -> Words:
 
 def smallest_key_tiles(p: Attention, multiple: int) -> Iterator[Tiling]:
     """Tiles of every height, with the smallest key tile: a whole tile is read if any of it is seen."""
-    from ..core.tiling import Tiling
-
     return (Tiling(rows, multiple) for rows in range(multiple, p.N + multiple, multiple))
 
 
@@ -150,18 +148,6 @@ def chunked(size: int) -> Way:
     )
 
 
-def cascade(batch: Batch) -> list[Launch]:
-    """The launches of cascade attention: the nodes of the prefix tree, what is left of each request, and the merge."""
-    nodes, suffixes, alone, merges = levels_of(batch)
-    packs = batch.group > 1
-    return [
-        Launch(LEVEL, nodes, packs, sees_all=True),
-        Launch(LEVEL, suffixes, packs),
-        *(Launch(MERGE, shapes, packs, {"splits": levels}, sees_all=True) for levels, shapes in merges.items()),
-        *(rows(batch, packs, alone) if len(alone) else []),
-    ]
-
-
 def no_pack(batch: Batch) -> str:
     """Why heads cannot be packed."""
     if batch.group == 1:
@@ -183,11 +169,8 @@ def no_drafts(batch: Batch) -> str:
 
 def no_prefix(batch: Batch) -> str:
     """Why there is no cascade."""
-    return no_levels(batch) if batch.tree.shared else "no requests have a prefix in common"
-
-
-def no_levels(batch: Batch) -> str:
-    """Why a prefix is no level of a cascade."""
+    if not batch.tree.shared:
+        return "no requests have a prefix in common"
     if batch.mask is not DENSE and not batch.mask.is_causal:
         return "a prefix that all see is that of --mask dense or causal"
     return no_heads(batch)
@@ -208,24 +191,14 @@ FEW = 16  # new tokens of a request whose draft may be verified token by token
 WAYS = (
     Way("repeat", "one launch; each query head loads keys and values for itself", lambda b: rows(b, False)),
     Way("pack", "one launch; the query heads of a group share tiles", lambda b: rows(b, True), fails=no_pack),
-    Way(
-        "split",
-        "keys in --splits shares for all requests, and a merge",
-        split(SCHEDULES["split-kv"]),
-        fails=no_heads,
-    ),
+    Way("split", "keys in --splits shares for all requests, and a merge", split(SCHEDULES["split-kv"]), fails=no_heads),
     Way(
         "split-by-length",
         "keys in shares that are equally long in all requests, and a merge",
         split(SCHEDULES["split-kv"], by_length),
         fails=no_heads,
     ),
-    Way(
-        "paged",
-        "one launch over pages of --page-size keys",
-        packed(SCHEDULES["paged"]),
-        fails=no_heads,
-    ),
+    Way("paged", "one launch over pages of --page-size keys", packed(SCHEDULES["paged"]), fails=no_heads),
     Way(
         "paged-tiles",
         "pages in whole key tiles, of which those that the mask hides are left out",
