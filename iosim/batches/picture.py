@@ -5,7 +5,7 @@ The page of a batch has the same pictures, and its tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -26,7 +26,7 @@ from .ways import ways_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from ..answer import Row, Table
+    from ..answer import Row
     from .answer import Batched
 
 MOST_ITEMS, MOST_LINES = 24, 16  # requests, and blocks of one, that are drawn
@@ -76,11 +76,6 @@ class BatchPicture:
         least = int(lengths[:MOST_ITEMS][-1])
         return [drawn(one, one.shapes.tokens >= least) for one in every if (one.shapes.tokens >= least).any()]
 
-    @property
-    def left_out(self) -> int:
-        """The number of shapes that are not drawn."""
-        return max(0, len(self.found.batch.shapes) - len(self.items))
-
     @cached_property
     def items(self) -> list[Item]:
         """The requests by shape, and the nodes of the prefix tree, as far as they are drawn."""
@@ -88,11 +83,7 @@ class BatchPicture:
 
     def rows(self) -> list[Row]:
         """A row for each block that is drawn."""
-        return [
-            {"part": item.name, "block": number, "rows": block.rows, "first_key": block.first, "keys": block.keys}
-            for item in self.items
-            for number, block in enumerate(item.blocks)
-        ]
+        return [{"part": item.name, **block._asdict()} for item in self.items for block in item.blocks]
 
     def svg(self) -> str:
         """The text of an SVG file."""
@@ -128,8 +119,8 @@ class BatchPicture:
             found.append(label(SHEET_WIDTH - 54, y + height / 2 + 4, f"{len(item.blocks):,}", "start", GREY))
             y += height + GAP
         notes = ["keys from left to right; a line is a block of one head, and the number is how many a request has"]
-        if self.left_out:
-            notes.append(f"{self.left_out:,} more lengths have fewer keys")
+        if (more := len(self.found.batch.shapes) - len(self.items)) > 0:
+            notes.append(f"{more:,} more lengths have fewer keys")
         found += [label(14, y + 8 + 15 * k, note, "start", GREY, 11) for k, note in enumerate(notes)]
         return found, y + 15 * len(notes)
 
@@ -208,27 +199,14 @@ def batch_page(found: Batched) -> str:
     """The page of a batch: its answer, its pictures and its tables, as HTML."""
     picture = BatchPicture(found)
     inside, height = picture.drawing()
-    ways = shown_rows(found.counts())
+    ways = list(found.counts().grid().rows)
+    tensors = [{"way": way.way, "tensor": name, **words} for way in found.ways for name, words in way.tensors.items()]
     title, *head = found.header().splitlines()
     about = " ".join(escape(line) for line in found.lines)
     body = (
         f"<h1>{escape(title)}</h1><p class=answer>{about}</p>"
         f"{section('Blocks and bytes', svg_frame(SHEET_WIDTH, height, picture.title, inside), '')}"
         f"{section('Ways to run it', rows_table(ways), '<br>'.join(map(escape, head)), whole=True)}"
-        f"{section('Words of each tensor', rows_table(tensor_rows(found)), '')}"
+        f"{section('Words of each tensor', rows_table(tensors), '')}"
     )
     return document("A batch of requests", body)
-
-
-def shown_rows(table: Table) -> list[Mapping[str, object]]:
-    """The rows of a table as people see them."""
-    return list(table.grid().rows)
-
-
-def tensor_rows(found: Batched) -> list[Row]:
-    """The words and bytes of each tensor by way."""
-    return [
-        {"way": way.way, "tensor": name, "reads": words["reads"], "writes": words["writes"], "bytes": words["bytes"]}
-        for way in found.ways
-        for name, words in way.tensors.items()
-    ]

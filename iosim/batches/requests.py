@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 WHERE = "--requests"
 ALLOWED = "new tokens : all tokens, as 512:4608, or 12 * 1:3000 for twelve"
 FIELDS = ("new", "cached", "prefix", "hash_ids")
+JSON_LINE = 'a JSON object in each line, as {"new": 1, "cached": 2999}'
 BLOCK_TOKENS = 512  # tokens of a hash id, as in the traces of Mooncake
 MOST_REQUESTS = 10_000_000
 FILE = re.compile(r"\.(csv|jsonl|ndjson|json)$", re.IGNORECASE)
@@ -132,14 +133,13 @@ def json_rows(text: str, path: str) -> Iterator[tuple[str, Mapping[str, object]]
 
     for number, line in enumerate(text.splitlines(), 1):
         if line.strip():
+            where = f"{path}, line {number}"
             try:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
-                where = f"{path}, line {number}, column {error.colno}"
-                raise InputError(where, line.strip(), "a JSON object in each line", error.msg) from None
-            where = f"{path}, line {number}"
+                raise InputError(f"{where}, column {error.colno}", line.strip(), JSON_LINE, error.msg) from None
             if not isinstance(row, dict):
-                raise InputError(where, line.strip(), 'a JSON object in each line, as {"new": 1, "cached": 2999}')
+                raise InputError(where, line.strip(), JSON_LINE)
             check_names(row, where)
             yield where, row
 
@@ -180,23 +180,20 @@ def check_names(names: Iterable[str], where: str) -> None:
 class Reader:
     """Reads the rows of a file, one after the other, and finds prefixes that contradict earlier ones."""
 
-    def __init__(self, block_tokens: int = BLOCK_TOKENS) -> None:
-        self.block_tokens = block_tokens
+    def __init__(self) -> None:
         self.before: dict[Hashable, tuple[Hashable, int | None, str]] = {}  # key: (the key before it, tokens, place)
 
     def request(self, row: Mapping[str, object], where: str) -> Request:
         """The request of a row."""
-        new = number(row["new"], f"{where}, column new", 1)
-        cached = number(row["cached"], f"{where}, column cached", 0)
-        named, ids = row.get("prefix") or None, row.get("hash_ids") or None
-        if named is None and ids is None:
-            return Request(new, new + cached)
-        if named is not None and ids is not None:
+        new, cached = (
+            number(row[name], f"{where}, column {name}", least) for name, least in (("new", 1), ("cached", 0))
+        )
+        given = [name for name in FIELDS[2:] if row.get(name)]
+        if len(given) > 1:
             raise InputError(where, "prefix and hash_ids", "one of the two")
-        if named is not None:
-            return Request(new, new + cached, 1, self.named(named, cached, f"{where}, column prefix"))
-        place = f"{where}, column hash_ids"
-        return Request(new, new + cached, 1, self.blocks(list_of(ids, place), cached, place))
+        read = {"prefix": self.named, "hash_ids": self.blocks}
+        parts = [read[name](row[name], cached, f"{where}, column {name}") for name in given]
+        return Request(new, new + cached, 1, *parts)
 
     def named(self, given: object, cached: int, where: str) -> tuple[Part, ...]:
         """The parts of a prefix as `system:1024/user:300`. A number alone is so many tokens that all requests with a
@@ -216,18 +213,15 @@ class Reader:
             raise InputError(where, f"{text}: {total} tokens", f"at most the {cached} that are cached")
         return tuple(parts)
 
-    def blocks(self, ids: list[Hashable], cached: int, where: str) -> tuple[Part, ...]:
+    def blocks(self, given: object, cached: int, where: str) -> tuple[Part, ...]:
         """The parts of a prefix that hash ids name, one for each block of tokens. Blocks after the cached tokens are
         left out."""
         before: Hashable = None
         parts = []
-        for place, key in enumerate(ids):
-            tokens = min(self.block_tokens, cached - place * self.block_tokens)
-            if tokens <= 0:
-                break
+        for key, start in zip(list_of(given, where), range(0, cached, BLOCK_TOKENS), strict=False):
             self.agree(("#", key), before, None, where, f"hash id {key}")
             before = ("#", key)
-            parts.append(Part(before, tokens))
+            parts.append(Part(before, min(BLOCK_TOKENS, cached - start)))
         return tuple(parts)
 
     def agree(self, key: Hashable, before: Hashable, tokens: int | None, where: str, name: str) -> None:
