@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from .errors import InputError, suggestion
 from .wings import Forms, rows
@@ -88,12 +88,11 @@ def passes_through(path: str) -> bool:
 
 
 @contextmanager
-def written_whole(path: str, option: str = "-o", own: str = "") -> Iterator[str]:
+def written_whole(path: str, option: str = "-o") -> Iterator[str]:
     """The name of a temporary file to write. At the end it becomes `path`. After an error no file is left.
 
     If `path` is a symbolic link, the link stays and its target is replaced. An address as s3://bucket/name is written
-    through fsspec. `option` is named in messages. The name of the temporary file begins with `own`, or with the name of
-    the file, so that a run knows what it left when it was killed.
+    through fsspec. `option` is named in messages.
     """
     if "\0" in path:
         raise InputError(option, path, WRITABLE, "a name has no zero byte")
@@ -104,25 +103,10 @@ def written_whole(path: str, option: str = "-o", own: str = "") -> Iterator[str]
             yield temporary
         return
     try:
-        with through(path) if passes_through(path) else replaced(os.path.realpath(path), own) as temporary:
+        with through(path) if passes_through(path) else replaced(os.path.realpath(path)) as temporary:
             yield temporary
     except (OSError, UnicodeError) as error:
         raise InputError(option, path, WRITABLE, getattr(error, "strerror", None) or str(error)) from None
-
-
-@contextmanager
-def room_beside(path: str) -> Iterator[str]:
-    """A folder beside a file. At the end it is gone, also if another process still writes to it."""
-    folder = f"{path}.d"
-    os.mkdir(folder)
-    try:
-        yield folder
-    finally:
-        from shutil import rmtree
-
-        with suppress(OSError):  # it must not hide another error
-            os.rename(folder, f"{folder}.gone")  # from now on nobody can make a file in it
-            rmtree(f"{folder}.gone")
 
 
 @contextmanager
@@ -139,12 +123,12 @@ def through(path: str) -> Iterator[str]:
 
 
 @contextmanager
-def replaced(target: str, own: str) -> Iterator[str]:
+def replaced(target: str) -> Iterator[str]:
     """The name of a temporary file beside the target. At the end it takes the target's place. Readers of data sets skip
     a name that begins with `_`."""
     folder, name = os.path.split(target)
     unique = f"{os.getpid()}-{os.urandom(4).hex()}"  # even if several machines share a folder
-    temporary = os.path.join(folder, f"_{(own or name).lstrip('_')}.{unique}.part")
+    temporary = os.path.join(folder, f"_{name.lstrip('_')}.{unique}.part")
     try:
         yield temporary
         os.replace(temporary, target)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from .errors import InputError, IosimError, MissingError
 
@@ -19,12 +19,11 @@ class FileSystem(Protocol):
     """What is used of a file system of fsspec. Paths have no scheme."""
 
     def ls(self, path: str, detail: bool) -> list[str]: ...
-    def info(self, path: str) -> dict[str, object]: ...
-    def exists(self, path: str) -> bool: ...
+    def size(self, path: str) -> int: ...
+    def open(self, path: str, mode: str) -> BinaryIO: ...
     def makedirs(self, path: str, exist_ok: bool) -> None: ...
-    def cat_file(self, path: str) -> bytes: ...
     def put_file(self, lpath: str, rpath: str) -> None: ...
-    def get_file(self, rpath: str, lpath: str) -> None: ...
+    def mv(self, path1: str, path2: str) -> None: ...
     def rm_file(self, path: str) -> None: ...
     def invalidate_cache(self) -> None: ...
 
@@ -68,7 +67,8 @@ def make_folder(files: FileSystem, path: str) -> None:
 
 @contextmanager
 def uploaded(url: str, option: str = "-o") -> Iterator[str]:
-    """The name of a temporary file on this machine. At the end it is sent to the address. After an error it is not."""
+    """The name of a temporary file on this machine. At the end it is sent to the address under another name, which then
+    becomes its own. After an error it is not."""
     files, path = file_system(url, option)
     with reported(url, option):
         make_folder(files, os.path.dirname(path))
@@ -76,4 +76,7 @@ def uploaded(url: str, option: str = "-o") -> Iterator[str]:
         temporary = os.path.join(folder, "whole")
         yield temporary
         with reported(url, option):
-            files.put_file(temporary, path)
+            folder, _, name = path.rpartition("/")
+            part = f"{folder}/_{name.lstrip('_')}.{os.urandom(4).hex()}.part"
+            files.put_file(temporary, part)
+            files.mv(part, path)

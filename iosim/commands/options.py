@@ -117,7 +117,7 @@ class Option(click.Option):
     @property
     def flag(self) -> str:
         """The name that messages use."""
-        return max(self.opts, key=len)
+        return next((name for name in self.opts if name.startswith("--")), self.opts[0])
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         self.help = self.kind.help() if self.kind.help else self.help
@@ -185,10 +185,17 @@ def options(*decorators: Decorator) -> Decorator:
 
 
 def text_option(
-    name: str, text: str, default: str | None = None, parameter: str | None = None, **settings: Unpack[Settings]
+    name: str,
+    text: str,
+    default: str | None = None,
+    parameter: str | None = None,
+    second: str | None = None,
+    **settings: Unpack[Settings],
 ) -> Decorator:
-    """An option with a value; `text` is its help. Its parameter has its name, unless it is given."""
-    return added(with_value([name, parameter or name.strip("-").replace("-", "_")], text, default, **settings))
+    """An option with a value; `text` is its help. Its parameter has its name, unless it is given. `second` is a name
+    that it has as well."""
+    names = [name, *([second] if second else []), parameter or name.strip("-").replace("-", "_")]
+    return added(with_value(names, text, default, **settings))
 
 
 def repeated_option(name: str, parameter: str, text: str, **settings: Unpack[Settings]) -> Decorator:

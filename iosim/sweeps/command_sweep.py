@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, closing
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, cast
 
 import click
 
@@ -42,12 +42,11 @@ from ..points import askers, known, names_schedules
 from ..points import own_options as every_own
 from ..progress import Meter
 from ..units import parse_count
-from .folder import About, Share, parse_share
 from .questions import asking
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
-    from .executors import Executor
+    from .executors import Team
     from .parts import Work
 
 
@@ -58,9 +57,9 @@ own_options = options(
     *(own_option(name, f"{', '.join(askers(name))}: {option.help}", OF_WHAT) for name, option in OWN.items())
 )
 NEEDS = (
-    Need("N", ("config",)),
-    Need("d", ("config",)),
-    Need("M", ("hardware", "tiles", "config", "what")),
+    Need("N", ("config", "gather")),
+    Need("d", ("config", "gather")),
+    Need("M", ("hardware", "tiles", "config", "what", "gather")),
 )
 
 
@@ -109,7 +108,7 @@ class Target(NamedTuple):
     dry_run: bool
     resume: bool
     part_rows: str | None
-    share: str | None
+    gather: str | None
 
     @property
     def form(self) -> str:
@@ -136,7 +135,7 @@ class Target(NamedTuple):
         begun = path is not None and os.path.isdir(path) and (self.resume or MANIFEST in os.listdir(path))
         if path is not None and (path.endswith("/") or begun):
             return path
-        for option, given in (("--resume", self.resume), ("--part-rows", self.part_rows), ("--share", self.share)):
+        for option, given in (("--resume", self.resume), ("--part-rows", self.part_rows)):
             if given:
                 raise InputError("-o", path or "nothing", f"a folder as in sweep/, with {option}")
         return None
@@ -157,10 +156,15 @@ class Target(NamedTuple):
 @text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
-@text_option("--scheduler", "Dask scheduler: local, or an address tcp://HOST:8786.", metavar="ADDRESS", also=("dask",))
+@text_option(
+    "--dask",
+    "Workers of Dask: local, or a scheduler, as tcp://HOST:8786.",
+    metavar="ADDRESS",
+    second="--scheduler",
+)
 @flag_option("--resume", "Continue the sweep in -o FOLDER/, or begin it.")
 @text_option("--part-rows", "Rows of a file in -o FOLDER/ (default: 131072).", metavar="COUNT", kind=COUNT)
-@text_option("--share", "One of several runs into one -o FOLDER/: 7/100 is the seventh of a hundred.", metavar="K/N")
+@text_option("--gather", "Join the parts that a sweep wrote into FOLDER, to -o FILE.", metavar="FOLDER")
 @flag_option("--quiet", "No progress on stderr.")
 @own_options
 @format_option("csv, jsonl or parquet (default: from the file's name).")
@@ -169,7 +173,7 @@ class Target(NamedTuple):
 @file_option("Write to a file; its ending .csv, .jsonl or .parquet decides the form. FOLDER/ gets parts; - is stdout.")
 @gathered(question=Question, target=Target)
 def command(
-    question: Question, target: Target, jobs: str | None, scheduler: str | None, quiet: bool, **given: str | bool | None
+    question: Question, target: Target, jobs: str | None, dask: str | None, quiet: bool, **given: str | bool | None
 ) -> None:
     """A grid of counts, one row for each, as CSV, JSON lines or Parquet.
 
@@ -180,7 +184,8 @@ def command(
     block-sparse and block-sparse-q too. --schedule names others, which iosim schedules lists; --what tune searches all.
 
     With -o FOLDER/ the rows go to files of --part-rows rows, each with a hash in _manifest.json. After Ctrl-C, a full
-    disk or a reboot, the same line with --resume continues. iosim gather joins the parts.
+    disk or a reboot, the same line with --resume continues. --gather FOLDER -o FILE joins the parts. Other programs
+    read the folder as it is.
 
     Axes of numbers are 1024,4096 or 1K:64K:x2 (K = 1024) or 64:256:+64, ends included: --N, --Nk, --d, --batch,
     --heads, --kv-heads, --dv, --M, --registers, --stages, --tile-multiple, --splits, --page-size, --top-k, --key-block,
@@ -190,29 +195,30 @@ def command(
 
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
-    form, part_rows, folder, share = target.form, target.rows_of_part, target.folder, parse_share(target.share)
+    if target.gather is not None:
+        write_joined(target.gather, target.path, quiet)
+        return
+    form, part_rows, folder = target.form, target.rows_of_part, target.folder
     plan = question.plan(given)
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
     say([*plan.notes, *(() if names_schedules(question.command) else notes_on_schedules(plan))])
-    from .identity import inputs_of
+    from .executors import team_of
+    from .inputs import inputs_of
     from .parts import Work
-    from .run import executor_of
 
     files = loaded(click.get_current_context())
     inputs = inputs_of(plan, {file: BROUGHT.get(file, ()) for file in files})
     work = Work(plan, form, part_rows, inputs, question.command)
     with (
-        closing(executor_of(jobs, scheduler)) as executor,
-        closing(Meter(work.steps_of_share(share), quiet, work.chunks.unit)) as meter,
+        team_of(jobs, dask, lambda note: say([note])) as team,
+        closing(Meter(work.steps, quiet, work.chunks.unit)) as meter,
     ):
-        say(executor.notes)
-        executor.say = lambda note: say([note])
         if folder:
-            write_parts(work, folder, target.resume, executor, meter, share)
+            write_parts(work, folder, target.resume, team, meter)
         else:
-            write_sweep(work, target.path, executor, meter)
+            write_sweep(work, target.path, team, meter)
 
 
 def answer_size(plan: Sweep, asked: str, target: Target) -> None:
@@ -237,13 +243,12 @@ def notes_on_schedules(plan: Sweep) -> list[str]:
     ]
 
 
-def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter: Meter, share: Share) -> None:
+def write_parts(work: Work, folder: str, resume: bool, team: Team | None, meter: Meter) -> None:
     """Write a sweep to a folder. If it ends early, say which rows are there and how to continue."""
-    from .run import write_folder
+    from .folder import write_folder
 
-    about: About = {"argv": sys.argv[1:], "conventions": about_counts(work)}
     try:
-        write_folder(work, folder, about, resume, executor, meter, share)
+        write_folder(work, folder, {"argv": sys.argv[1:], "conventions": about_counts(work)}, resume, team, meter)
     except BaseException:
         meter.close()
         if meter.done:
@@ -251,20 +256,41 @@ def write_parts(work: Work, folder: str, resume: bool, executor: Executor, meter
         raise
 
 
-def write_sweep(work: Work, path: str | None, executor: Executor, meter: Meter) -> None:
+def write_sweep(work: Work, path: str | None, team: Team | None, meter: Meter) -> None:
     """Write a sweep to stdout, or to a file with a second file that describes it."""
     from ..files import written_whole
     from .run import write_file
 
     if path is None or path == "-":
         meter.quiet = meter.quiet or sys.stdout.isatty()
-        write_file(work, Stdout(), executor, meter.advance)
+        write_file(work, Stdout(), team, meter.advance)
         return
     with written_whole(path) as temporary:
-        rows = write_file(work, temporary, executor, meter.advance)
+        rows = write_file(work, temporary, team, meter.advance)
     about = about_counts(work)
     say([DECIMALS] if "decimals" in about else [])
     describe(path, {"rows": rows, "format": work.kind, "conventions": about})
+
+
+def write_joined(folder: str, path: str | None, quiet: bool) -> None:
+    """Write the parts of a folder to one file, with a second file that describes it; or to stdout."""
+    from ..files import written_whole
+    from .folder import Place, check_outside, join, read_manifest
+
+    manifest = read_manifest(Place(folder))
+    kind = manifest["format"]
+    check_file(kind, path)
+    meter = Meter(manifest["rows"] or 0, quiet)
+    if path is None or path == "-":
+        with closing(meter), Stdout() as out:
+            join(folder, cast("BinaryIO", out), meter.advance)
+        return
+    if form_of(path, "sweep") != kind:
+        raise InputError("-o", path, f"a file that ends in .{kind}, as the parts do")
+    check_outside(folder, path)
+    with closing(meter), written_whole(path) as temporary, open(temporary, "wb") as file:
+        join(folder, file, meter.advance)
+    describe(path, {"rows": manifest["rows"], "format": kind, "conventions": manifest["conventions"]})
 
 
 def about_counts(work: Work) -> dict[str, str]:

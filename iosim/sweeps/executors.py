@@ -1,264 +1,196 @@
-"""What makes the parts of a sweep: this process, several processes, or Dask (scheduler.py).
+"""What makes the parts of a sweep: this process, or an executor of the standard library's kind.
 
-An executor begins parts, waits for those that are ready, and ends what it started. `results` is the one loop that gives
-it parts. A part from another process comes with what made it, so that no row of another iosim is taken.
+That is a pool of processes, or the workers of Dask (dask_workers.py). A process with another iosim, or with other
+files than those of the sweep's start, makes no part.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
+import socket
 import sys
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from ..errors import CheckError, IosimError
-from .ctrl_c import without_ctrl_c
-from .identity import Maker, check_maker, is_as_imported, maker_now, maker_of_process, this_maker
+from ..errors import CheckError, InputError
+from ..units import parse_count
+from .inputs import Maker, check_maker, this_maker
 
 if TYPE_CHECKING:
-    from .parts import Job
+    from .parts import Work
 
 T = TypeVar("T")
+Task = Callable[["Work", int], Iterator[T]]
+"""What makes something of a part, piece by piece."""
+MOST_JOBS = 1024
 AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
-THIS = "this process"
-MOST_DEATHS = 3  # deaths of workers that are allowed before any part is made
+MOST_DEATHS = 3  # deaths of processes that are allowed before any part is made
+SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
 MEMORY = "memory ran out in {}; give fewer --jobs, or a smaller --part-rows"
 DIED = "{} died {} times before a part was made: memory may be short; give fewer --jobs, or a smaller --part-rows"
+GONE = "{} is gone; start it again, then the same line with --resume continues a sweep to a folder"
+ALONE = "{} has no worker any more; iosim waits {} s for another"
+LEFT = "{} had no worker for {} s; start one, then the same line with --resume continues"
 
 
-class Made(NamedTuple):
-    """What a job makes of a part, piece by piece: who made it, and with which iosim. It is None for this process, which
-    makes the pieces when they are taken."""
-
-    pieces: Iterable[object]
-    who: str = THIS
-    maker: Maker | None = None
-
-
-class Later(Protocol):
-    """A part that is begun: a future of the standard library or of Dask."""
-
-    def result(self) -> Made: ...
-
-
-class Executor(ABC):
-    """Makes parts of a job while it is `running`."""
+class Team(NamedTuple):
+    """Processes that make parts: their name in messages, a function that gives an executor, one that gives their
+    number, and one that takes notes for users."""
 
     name: str
-    """What makes the parts, for messages."""
-    say: Callable[[str], object] = staticmethod(lambda note: None)
-    """Takes notes for users while parts are made."""
-    notes: Sequence[str] = ()
-    """What users should know about it."""
-    is_of_this_machine = False
-    """Whether other processes of this machine make the parts: files that they write are then read here."""
+    executor: Callable[[], Executor]
+    size: Callable[[], int]
+    say: Callable[[str], object] = lambda note: None
 
-    @abstractmethod
-    def running(self, job: Job[object]) -> AbstractContextManager[None]:
-        """Prepare everything for the parts of a job, and end it after the `with` block."""
 
-    @abstractmethod
-    def submit(self, part: int) -> Later:
-        """Begin a part."""
-
-    def ready(self, begun: Collection[Later]) -> Collection[Later]:
-        """The parts that are ready. It waits until there is one."""
-        return begun
-
-    def ahead(self) -> int:
-        """The number of parts that may be begun before their results are taken."""
-        return 1
-
-    def close(self) -> None:
-        """End what the executor started."""
+@contextmanager
+def team_of(jobs: int | str | None, dask: str | None, say: Callable[[str], object]) -> Iterator[Team | None]:
+    """What makes the parts: this process (None), `jobs` processes, or the workers of a scheduler of Dask."""
+    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
+    if dask is None:
+        yield processes(count) if count > 1 else None
         return
+    if count > 1 and dask != "local":
+        raise InputError("--jobs", jobs, "a number with --dask local", "a scheduler has the workers it has")
+    from .dask_workers import workers
+
+    with workers(dask, None if jobs is None else count, say) as team:
+        yield team
 
 
-def results(executor: Executor, job: Job[T], parts: Iterable[int], ordered: bool = True) -> Generator[T, None, None]:
-    """The pieces that a job makes of all parts: in the order of the parts, or in that in which they are ready.
+def results(team: Team | None, task: Task[T], work: Work, parts: Iterable[int], ordered: bool = True) -> Generator[T]:
+    """What a task makes of all parts: in the order of the parts, or in that in which they are ready.
 
-    Parts whose worker died are begun again. Raises CheckError if workers die again and again, and MissingError for a
-    part of another iosim.
+    Parts whose process died are begun again.
     """
-    todo, waiting, begun, deaths = iter(parts), list[int](), dict[int, Later](), 0
-    this_maker()  # before anything is made, so that files that change later are found
-    with executor.running(job):
+    if team is None:
+        for part in parts:
+            yield from used(task, work, part)
+        return
+    begin = partial(make, this_maker(), pickle.dumps((task, work)))
+    todo, waiting, begun, deaths = iter(parts), list[int](), dict[Future[list[T]], int](), 0
+    executor = team.executor()
+    try:
         while True:
-            waiting += islice(todo, max(0, executor.ahead() - len(begun) - len(waiting)))
             try:
-                begun |= {part: executor.submit(part) for part in waiting}
+                waiting += islice(todo, max(0, AHEAD * team.size() - len(begun) - len(waiting)))
+                while waiting:
+                    with without_ctrl_c():
+                        begun[cast("Future[list[T]]", executor.submit(begin, waiting[0]))] = waiting[0]
+                    del waiting[0]
                 if not begun:
                     return
-                part = first_ready(executor, dict(islice(begun.items(), 1)) if ordered else begun)
-                made = begun[part].result()
+                ready = first_ready(team, [*begun][:1] if ordered else begun)
+                made = ready.result()
             except MemoryError:
-                raise CheckError(MEMORY.format(executor.name)) from None
+                raise CheckError(MEMORY.format(team.name)) from None
+            except (CancelledError, OSError):  # a part's own errors of the file system are InputErrors
+                raise CheckError(GONE.format(team.name)) from None
             except BrokenExecutor:
                 deaths += 1
                 if deaths == MOST_DEATHS:
-                    raise CheckError(DIED.format(executor.name, deaths)) from None
-                waiting, begun = list(dict.fromkeys([*begun, *waiting])), {}
+                    raise CheckError(DIED.format(team.name, deaths)) from None
+                waiting, begun, executor = [*begun.values(), *waiting], {}, team.executor()
                 continue
-            del begun[part]
-            waiting, deaths = [], 0
-            for piece in cast("Iterable[T]", made.pieces):
-                check_maker(made.who, made.maker or maker_now())
-                yield piece
+            del begun[ready]
+            deaths = 0
+            yield from made
+    finally:
+        for future in begun:
+            future.cancel()
+        with suppress(OSError):
+            executor.shutdown(wait=False)
 
 
-def first_ready(executor: Executor, begun: dict[int, Later]) -> int:
-    """The first part that is ready."""
-    ready = executor.ready(begun.values())
-    return next(part for part, later in begun.items() if later in ready)
+def first_ready(team: Team, begun: Collection[Future[T]]) -> Future[T]:
+    """A part that is ready. While there is no worker it says so, and waits so many seconds for another."""
+    alone_since = None
+    while not (ready := wait_for(begun, SECONDS_TO_LOOK, FIRST_COMPLETED).done):
+        if team.size():
+            alone_since = None
+        elif alone_since is None:
+            alone_since = monotonic()
+            team.say(ALONE.format(team.name, SECONDS_WITHOUT_WORKERS))
+        elif monotonic() - alone_since > SECONDS_WITHOUT_WORKERS:
+            raise CheckError(LEFT.format(team.name, SECONDS_WITHOUT_WORKERS))
+    return next(future for future in begun if future in ready)
 
 
-def prepared(job: Job[object]) -> IosimError | None:
-    """Prepare this process for the parts of a job. The error for which it can make none is that of its first part:
-    raised here it would only end the process."""
-    try:
-        job.prepare()
-    except IosimError as error:
-        return error
-    is_as_imported()
-    return None
+# ---------------------------------------------------------------- in the process that makes a part
 
 
-def made_by(who: str, job: Job[object], part: int) -> Made:
-    """All pieces of a part, to be sent to another process."""
-    return Made(list(job.pieces(part)), who, maker_of_process())
+def make(maker: Maker, text: bytes, part: int) -> list[object]:
+    """What a task makes of a part. Raises MissingError if this process may not make it."""
+    check_maker(f"process {os.getpid()} of {socket.gethostname()}", this_maker(), maker)
+    task, work = unpacked(text)
+    return list(used(task, work, part))
 
 
-# ---------------------------------------------------------------- this process
+@lru_cache(maxsize=2)
+def unpacked(text: bytes) -> tuple[Task[object], Work]:
+    """(a task, the work), after this process has prepared itself for it."""
+    task, work = cast("tuple[Task[object], Work]", pickle.loads(text))
+    work.inputs.prepare()
+    return task, work
 
 
-class Serial(Executor):
-    """Makes parts in this process, one after the other."""
-
-    name = THIS
-
-    @contextmanager
-    def running(self, job: Job[object]) -> Iterator[None]:
-        self.job = job
-        yield
-
-    def submit(self, part: int) -> Later:
-        """A part whose pieces are made when they are taken."""
-        later: Future[Made] = Future()
-        later.set_result(Made(self.job.pieces(part)))
-        return later
+def used(task: Task[T], work: Work, part: int) -> Iterator[T]:
+    """What a task makes of a part, with the hardware files of the sweep's start."""
+    with work.inputs.in_use():
+        yield from task(work, part)
 
 
 # ---------------------------------------------------------------- processes of this machine
 
-START_METHOD = "forkserver" if sys.platform == "linux" else "spawn"  # of local workers of Dask
-PRELOADED = ["distributed"]  # and NumPy with it; not iosim, whose files each worker reads when it begins
-OF_WORKERS = {"MALLOC_TRIM_THRESHOLD_": str(2**30), "MALLOC_MMAP_THRESHOLD_": str(2**25), "OMP_NUM_THREADS": "1"}
-"""Variables of workers of this machine, two of them for glibc. With its own settings it gives memory back after each
-array, and a sweep takes three times as long. Each worker has one thread. A variable of the environment wins."""
+
+def processes(jobs: int) -> Team:
+    """Processes of this machine. They end when this process ends, for whatever reason."""
+    from multiprocessing import get_context
+
+    context = get_context("spawn")
+    return Team(f"processes of --jobs {jobs}", lambda: ProcessPoolExecutor(jobs, context, begin), lambda: jobs)
 
 
-@contextmanager
-def of_workers(**more: str) -> Iterator[None]:
-    """Set the variables of workers of this machine, which they take over when they start."""
-    added = {name: value for name, value in {**OF_WORKERS, **more}.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-
-
-def begin_fork_server() -> None:
-    """Start the process from which local workers of Dask are forked: what they import is then imported once, while this
-    process imports it as well. None of them gets Ctrl-C, or imports from the folder of this run."""
-    if START_METHOD != "forkserver":
-        return
-    from multiprocessing import forkserver, set_forkserver_preload
-
-    set_forkserver_preload(PRELOADED)
-    with without_ctrl_c() as pressed, of_workers(PYTHONSAFEPATH="1"):
-        forkserver.ensure_running()
-    if pressed:
-        raise KeyboardInterrupt
-
-
-class Pipe(Protocol):
-    """The end of a pipe from which nothing is ever read."""
-
-    def poll(self, timeout: float | None) -> bool: ...
-
-
-class Processes(Executor):
-    """Makes parts in processes of this machine. They end when this process ends, for whatever reason."""
-
-    is_of_this_machine = True
-
-    def __init__(self, jobs: int):
-        self.jobs, self.name = jobs, f"processes of --jobs {jobs}"
-
-    @contextmanager
-    def running(self, job: Job[object]) -> Iterator[None]:
-        from multiprocessing import get_context
-
-        context = get_context("spawn")
-        hold, held = context.Pipe(duplex=False)
-        self.new_pool = lambda: ProcessPoolExecutor(self.jobs, context, begin, (hold, job, self.name))
-        self.pool = self.new_pool()
-        try:
-            yield
-        finally:
-            self.pool.shutdown(wait=False, cancel_futures=True)
-            held.close()
-
-    def submit(self, part: int) -> Later:
-        """Begin a part, with new processes if one has died. They never get Ctrl-C, also while they start."""
-        with without_ctrl_c() as pressed, of_workers():
-            later = self.begun(part)
-        if pressed:
-            raise KeyboardInterrupt
-        return later
-
-    def begun(self, part: int) -> Later:
-        try:
-            return cast("Later", self.pool.submit(make, part))
-        except BrokenExecutor:
-            self.pool = self.new_pool()
-            return cast("Later", self.pool.submit(make, part))
-
-    def ready(self, begun: Collection[Later]) -> Collection[Later]:
-        return wait(cast("Collection[Future[Made]]", begun), return_when=FIRST_COMPLETED).done
-
-    def ahead(self) -> int:
-        return AHEAD * self.jobs
-
-
-JOBS: list[tuple[Job[object], str, IosimError | None]] = []  # the job of this process, who makes it, why it cannot
-
-
-def begin(hold: Pipe, job: Job[object], who: str) -> None:
-    """Prepare this process. It ignores Ctrl-C, and ends when its parent ends."""
+def begin() -> None:
+    """Prepare a process: it has one thread, never gets Ctrl-C, and ends when its parent ends."""
     import signal
     import threading
 
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy is imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=end_with, args=(hold,), daemon=True).start()
-    JOBS[:] = [(job, who, prepared(job))]
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def end_with(hold: Pipe) -> None:
-    """End this process when the other end of a pipe is closed. The system closes it when the parent dies."""
-    hold.poll(None)
+def end_with_parent() -> None:
+    """End this process when its parent has ended."""
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
     os._exit(1)
 
 
-def make(part: int) -> Made:
-    """A part of the job of this process."""
-    ((job, who, why_not),) = JOBS
-    if why_not:
-        raise why_not
-    return made_by(who, job, part)
+@contextmanager
+def without_ctrl_c() -> Iterator[None]:
+    """A block whose new threads and processes never get Ctrl-C, which a terminal sends to all. This process gets it at
+    the end of the block."""
+    if sys.platform == "win32":
+        yield
+        return
+    import signal
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # the thread that begins it gets Ctrl-C afterwards
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -1,82 +1,53 @@
-"""A folder of parts: _manifest.json describes them, and _parts.jsonl has a line with a hash for each part.
+"""A folder of parts, on this machine or at an address as s3://bucket/sweep/, with _manifest.json that describes them.
 
-A part is written completely before its line, and both are on disk before the next part. So after a fault at any
-moment every line has its part. A run that continues reads the lines, checks each part by its hash, and counts the
-others. A share is one of several runs into one folder, each of which makes its own parts and has a file of lines of its
-own.
+A part gets its name when it is whole. The manifest names the question, the version and the files that decide the rows,
+and has a hash of each part that was there when it was last written: every few seconds, and at the end. A run that
+continues counts all other parts. A reader of data sets skips names that begin with `_`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from shutil import copyfileobj
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypedDict, cast
 
-from ..errors import CheckError, InputError
-from ..units import parse_count
-from ..version import __version__
-from .identity import check_maker, digest, maker_of_process, this_maker
-from .parts import Parts, Written, differing, part_name
-from .place import file_digest, place_of
+from ..errors import NO_PYARROW, CheckError, InputError, MissingError
+from ..files import written_whole
+from ..urls import FileSystem, file_system, is_url, make_folder, reported
+from .executors import results
+from .inputs import digest, this_maker
+from .parts import make_pieces, part_name, write
 
 if TYPE_CHECKING:
-    from .place import Place, Record
+    from io import BytesIO
 
-    Checked = Callable[[Written], object]
+    from ..progress import Meter
+    from .executors import Team
+    from .parts import Work
 
-ALLOWED = "a share as 7/100: the seventh of a hundred"
-
-
-class Share(NamedTuple):
-    """The `number`-th of so many shares, from 1 on. Parts are dealt out in turn, so that all take about as long."""
-
-    number: int = 1
-    of: int = 1
-
-    def parts(self, total: int) -> range:
-        """The numbers of its parts."""
-        return range(self.number - 1, total, self.of)
-
-    def named(self, name: str) -> str:
-        """The name of its own file beside those of other shares: `_parts-7-of-100.jsonl` for `_parts.jsonl`."""
-        base, ending = os.path.splitext(name)
-        return name if self.of == 1 else f"{base}-{self.number}-of-{self.of}{ending}"
-
-
-WHOLE = Share()
-"""A run that makes all parts."""
-
-
-def parse_share(text: str | None) -> Share:
-    """The share that a text as 7/100 names; all parts for None. Raises InputError, which names --share."""
-    if text is None:
-        return WHOLE
-    number, slash, of = text.partition("/")
-    if not slash:
-        raise InputError("--share", text, ALLOWED)
-    share = Share(*(parse_count(part, "--share") for part in (number, of)))
-    if share.number > share.of:
-        raise InputError("--share", text, f"{ALLOWED}; here from 1/{share.of} to {share.of}/{share.of}")
-    return share
-
-
-def share_of(name: str, of_whole: str) -> Share | None:
-    """The share whose file has this name; None if the name is not that of a share's file."""
-    base, ending = map(re.escape, os.path.splitext(of_whole))
-    found = re.fullmatch(rf"{base}-(\d+)-of-(\d+){ending}", name)
-    return Share(*map(int, found.groups())) if found else None
-
-
-MANIFEST, JOURNAL, LOCK = "_manifest.json", "_parts.jsonl", "_lock"
-OLD_MANIFEST, OLD_JOURNAL, OLD_LOCK = "manifest.json", "parts.jsonl", "lock"  # of iosim 0.2
-OF_PART = re.compile(r"(_?)part-(\d{8,})\.\w+(\..+\.part)?")
-UNFINISHED = re.compile(r"_(part-\d+\.\w+|(manifest|parts)[\w-]*\.jsonl?)\..+\.part")  # of a run that was killed
-SAME_ARGUMENTS = "a folder that the same arguments began"
+MANIFEST = "_manifest.json"
+UNFINISHED = re.compile(r"_(part-\d+|manifest)\.\w+\..+\.part")  # of a run that was killed
+WRITABLE = "a folder that can be written"
+AGAIN = "the sweep's own command line with --resume makes it again"
 SECONDS_TO_APPEAR = 10  # of a part that another machine wrote
+SECONDS_BETWEEN, SHARE_OF_TIME = 5, 20  # of writing the manifest, which takes at most one part in so many
+
+
+class Written(NamedTuple):
+    """A part that was written to its file."""
+
+    part: int
+    file: str
+    rows: int
+    bytes: int
+    sha256: str
 
 
 class About(TypedDict):
@@ -87,7 +58,7 @@ class About(TypedDict):
 
 
 class Manifest(About):
-    """What a folder says of itself. `run` is a hash of the version and all arguments; `files` are there at the end."""
+    """What a folder says of itself. `run` is a hash of the version and of all arguments and files."""
 
     schema: int
     iosim: str
@@ -100,16 +71,98 @@ class Manifest(About):
     files: list[dict[str, object]]
 
 
-class Folder:
-    """A folder into which one run writes the parts of a sweep, or of its share. `done` are those that are already
-    there, by number."""
+# ---------------------------------------------------------------- where the files are
 
-    def __init__(self, place: Place, manifest: Manifest, share: Share, done: dict[int, Written], record: Record):
-        self.place, self.manifest, self.share, self.done, self.add = place, manifest, share, done, record
+
+class Disk:
+    """What is used of a file system of fsspec, for the folders of this machine, which need no fsspec."""
+
+    def ls(self, path: str, detail: bool) -> list[str]:
+        return os.listdir(path)
+
+    def size(self, path: str) -> int:
+        return os.path.getsize(path)
+
+    def open(self, path: str, mode: str) -> BinaryIO:
+        return cast("BinaryIO", open(path, mode))
+
+    def makedirs(self, path: str, exist_ok: bool) -> None:
+        os.makedirs(path, exist_ok=exist_ok)
+
+    def rm_file(self, path: str) -> None:
+        os.unlink(path)
+
+    def invalidate_cache(self) -> None:
+        return
+
+
+class Place:
+    """A folder of files by their names, at a path or an address."""
+
+    def __init__(self, path: str):
+        if "\0" in path:
+            raise InputError("-o", path, WRITABLE, "a name has no zero byte")
+        self.path = path.rstrip("/") if is_url(path) else os.path.abspath(path)
+        self.files, folder = file_system(path) if is_url(path) else (cast("FileSystem", Disk()), self.path)
+        self.folder = folder.rstrip("/")
+
+    def names(self) -> set[str]:
+        """The names of all files; none if there is no folder."""
+        self.files.invalidate_cache()
+        try:
+            return {path.rstrip("/").rpartition("/")[2] for path in self.files.ls(self.folder, detail=False)} - {""}
+        except (FileNotFoundError, NotADirectoryError):
+            return set()
+
+    def size(self, name: str) -> int | None:
+        """The bytes of a file; None if it is not there."""
+        self.files.invalidate_cache()
+        try:
+            return self.files.size(f"{self.folder}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def open(self, name: str) -> BinaryIO:
+        """A file to read. Raises FileNotFoundError if it is not there."""
+        return self.files.open(f"{self.folder}/{name}", "rb")
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):
+            self.files.rm_file(f"{self.folder}/{name}")
+
+    @contextmanager
+    def written(self, name: str) -> Iterator[str]:
+        """The name of a temporary file of this machine. At the end it becomes the file, whole or not at all."""
+        with written_whole(f"{self.path}/{name}") as temporary:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())  # so that it survives a reboot
+
+    @contextmanager
+    def reported(self) -> Iterator[None]:
+        """Turn errors of the file system into one message."""
+        if is_url(self.path):
+            with reported(self.path):
+                yield
+            return
+        try:
+            yield
+        except OSError as error:
+            raise InputError("-o", self.path, WRITABLE, error.strerror or str(error)) from None
+
+
+# ---------------------------------------------------------------- a run into a folder
+
+
+class Folder:
+    """A folder into which a run writes the parts of a sweep. `done` are those that are there, by number."""
+
+    def __init__(self, place: Place, manifest: Manifest, done: dict[int, Written]):
+        self.place, self.manifest, self.done, self.due = place, manifest, done, 0.0
 
     def missing(self) -> Iterator[int]:
         """The parts that are not there."""
-        return (part for part in self.share.parts(self.manifest["parts"]) if part not in self.done)
+        return (part for part in range(self.manifest["parts"]) if part not in self.done)
 
     def record(self, written: Written) -> None:
         """Record that a part is there. Raises InputError if it is not: its worker may have another disk."""
@@ -119,83 +172,84 @@ class Folder:
                 why = f"{written.file} is not there, though its worker wrote it"
                 raise InputError("-o", self.place.path, "a folder that all workers share and can write", why)
             time.sleep(0.1)
-        self.add(line_of(written, self.manifest["run"]))
         self.done[written.part] = written
+        if time.monotonic() >= self.due:
+            self.save()
 
-    def finish(self) -> None:
-        """Write the manifest with all parts, if all are there, and remove what killed workers left."""
-        clear(self.place, self.share, self.done)
-        done = self.done if self.share == WHOLE else found_once(lines_in(self.place, self.manifest["run"]))
-        if len(done) == self.manifest["parts"]:
-            write_manifest(self.place, completed(self.manifest, done), self.share)
+    def save(self) -> None:
+        """Write the manifest, whole or not at all."""
+        begun, files = time.monotonic(), [self.done[part]._asdict() for part in sorted(self.done)]
+        complete = len(files) == self.manifest["parts"]
+        rows = sum(written.rows for written in self.done.values()) if complete else self.manifest["rows"]
+        found = {**self.manifest, "rows": rows, "complete": complete, "files": files}
+        with self.place.written(MANIFEST) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            file.write(json.dumps(found, indent=1) + "\n")
+        self.due = time.monotonic() + max(SECONDS_BETWEEN, SHARE_OF_TIME * (time.monotonic() - begun))
 
 
-@contextmanager
-def opened(
-    path: str,
-    work: Parts,
-    about: About,
-    resume: bool,
-    checked: Checked = lambda written: None,
-    share: Share = WHOLE,
-) -> Iterator[Folder]:
-    """The folder of a run. No other run can open it until this one ends, for whatever reason; runs of other shares can.
+def write_part(path: str, work: Work, part: int) -> Iterator[Written]:
+    """Write a part to its file in a folder."""
+    place, name = Place(path), work.name(part)
+    with place.written(name) as temporary:
+        rows, size = write(work, temporary, make_pieces(work, part)), os.path.getsize(temporary)
+        with open(temporary, "rb") as file:
+            sha256 = digest_of(file)
+    yield Written(part, name, rows, size, sha256)
 
-    `about` is added to the description of the work in the manifest. `checked` is called with each part that is
-    already there. Raises InputError for a folder of other arguments, and without `resume` for a folder with
-    parts.
-    """
-    place = place_of(path)
+
+def write_folder(work: Work, path: str, about: About, resume: bool, team: Team | None, meter: Meter) -> None:
+    """Write the parts of a sweep into a folder. With `resume`, those that an earlier run wrote stay."""
+
+    def steps(written: Written) -> int:
+        return work.steps_of(written.rows, len(work.chunks_of(written.part)))
+
+    place = Place(path)
+    with place.reported():
+        folder = opened(place, work, about, resume)
+        for written in folder.done.values():
+            meter.skip(steps(written))
+        task = partial(write_part, place.path)
+        try:
+            with closing(results(team, task, work, folder.missing(), ordered=False)) as made:
+                for written in made:
+                    folder.record(written)
+                    meter.advance(steps(written))
+        except BaseException:
+            with suppress(InputError):  # it must not hide another error
+                folder.save()
+            raise
+        folder.save()
+
+
+def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
+    """The folder of a run. Raises InputError for a folder of another sweep, and without `resume` for one with parts."""
     manifest = manifest_of(work, about)
-    with place.reported(), ExitStack() as held:
-        place.make()
-        held.enter_context(place.locked(LOCK, shared=share != WHOLE))
-        if share != WHOLE:
-            held.enter_context(place.locked(share.named(LOCK)))
-        check_folder(place, manifest, resume, share)
-        done = there(place, manifest, share) if resume else {}
-        for written in done.values():
-            checked(written)
-        clear(place, share, done)
-        lines = [line_of(done[part], manifest["run"]) for part in sorted(done)]
-        record = held.enter_context(place.journal(share.named(JOURNAL), lines))
-        begin(place, manifest, share, done)
-        yield Folder(place, manifest, share, done, record)
+    make_folder(place.files, place.folder)
+    names = {name for name in place.names() if not UNFINISHED.fullmatch(name)}
+    found = read_manifest(place) if MANIFEST in names else None
+    if names and not resume and (found is None or found["files"] or names != {MANIFEST}):
+        hint = "--resume continues the sweep that is in it" if MANIFEST in names else f"it has {min(names)}"
+        raise InputError("-o", place.path, "a new or empty folder", hint)
+    if names and found is None:
+        raise InputError("-o", place.path, "a new or empty folder", f"it has {min(names)}, and no {MANIFEST}")
+    if found and found["run"] != manifest["run"]:
+        other = ", ".join(differing(found["arguments"], manifest["arguments"]))
+        raise InputError("-o", place.path, "a folder that the same arguments began", f"these differ: {other}")
+    for name in place.names() - names:
+        place.remove(name)
+    listed = parts_in(found) if found else []
+    folder = Folder(place, manifest, {one.part: one for one in listed if not fault_of(place, one)})
+    folder.save()
+    return folder
 
 
-def begin(place: Place, manifest: Manifest, share: Share, done: dict[int, Written]) -> None:
-    """Write the manifest. A share leaves that of the other shares, unless it says that all parts are there."""
-    if share == WHOLE:
-        for name in journals(place.names()):
-            if name != JOURNAL:  # its lines are in the journal of this run
-                place.remove(name)
-    found = None if share == WHOLE else manifest_in(place)
-    if found is None or (found["complete"] and len(done) < len(share.parts(manifest["parts"]))):
-        write_manifest(place, manifest, share)
-
-
-def clear(place: Place, share: Share, done: Mapping[int, Written]) -> None:
-    """Remove what a run left that was killed: unfinished files, and parts that are not `done`. A share leaves those of
-    others."""
-    for name in place.names():
-        found = OF_PART.fullmatch(name)
-        if found is None:
-            own = share == WHOLE or name.startswith(tuple(f"{share.named(one)}." for one in (JOURNAL, MANIFEST)))
-            is_left = own and bool(UNFINISHED.fullmatch(name))
-        else:
-            part, unfinished = int(found[2]), bool(found[1] or found[3])
-            is_left = part % share.of == share.number - 1 and (unfinished or part not in done)
-        if is_left:
-            place.remove(name)
-
-
-def manifest_of(work: Parts, about: About) -> Manifest:
+def manifest_of(work: Work, about: About) -> Manifest:
     """The manifest of a run before its parts are there."""
-    check_maker("this process", maker_of_process())
-    described = {"iosim": __version__, "iosim_files": this_maker().sources, **work.describe()}
+    maker = this_maker()
+    described = {"iosim": maker.version, "iosim_files": maker.sources, **work.describe()}
     return {
         "schema": 1,
-        "iosim": __version__,
+        "iosim": maker.version,
         **about,
         "run": run_of(described),
         "arguments": json.loads(json.dumps(described)),
@@ -207,64 +261,58 @@ def manifest_of(work: Parts, about: About) -> Manifest:
     }
 
 
-def run_of(arguments: dict[str, object]) -> str:
+def run_of(arguments: Mapping[str, object]) -> str:
     """The name of a run: a hash of its arguments."""
     return digest(json.dumps(arguments, sort_keys=True))
 
 
-def completed(manifest: Manifest, done: dict[int, Written]) -> Manifest:
-    """A manifest with all parts."""
-    files = [done[part]._asdict() for part in sorted(done)]
-    return {**manifest, "rows": sum(written.rows for written in done.values()), "complete": True, "files": files}
+def differing(found: Mapping[str, object], wanted: Mapping[str, object]) -> list[str]:
+    """The keys in which two descriptions differ. For versions both are named."""
+    found, wanted = apart(found), apart(wanted)
+    names = [name for name in {**wanted, **found} if name not in wanted or found.get(name) != wanted[name]]
+    shown = {"iosim": f"iosim {found.get('iosim')} (now {wanted.get('iosim')})", "iosim_files": "the files of iosim"}
+    return [shown.get(name, name) for name in names]
 
 
-# ---------------------------------------------------------------- what is in a folder before a run
+def apart(described: Mapping[str, object]) -> dict[str, object]:
+    """A description in which each file is a key of its own, and each option of the problem, with its values at all
+    points, if `options` are listed."""
+    flat: dict[str, object] = {}
+    for name, value in described.items():
+        if name == "options" and isinstance(value, list):
+            flat |= {option: [point.get(option) for point in value] for point in value for option in point}
+        elif name in ("load", "mask_files", "hardware_files") and isinstance(value, dict):
+            flat |= {f"{name.removesuffix('_files')} {file}": sha256 for file, sha256 in value.items()}
+        else:
+            flat[name] = value
+    return flat
 
 
-def check_folder(place: Place, manifest: Manifest, resume: bool, share: Share) -> None:
-    """Raise InputError for a folder of another sweep, of other files, or, without `resume`, with parts."""
-    names = {name for name in place.names() if not UNFINISHED.fullmatch(name) and not name.startswith(LOCK)}
-    runs = {run for name in journals(names) for run, _ in read_journal(place, name)}
-    is_begun = bool(names & {MANIFEST, OLD_MANIFEST, OLD_JOURNAL} or journals(names))
-    found = manifest_in(place)
-    as_new = names <= {MANIFEST, JOURNAL} and found is not None and not runs  # began, and made nothing
-    if resume or share != WHOLE:
-        if is_begun:
-            check_same(place, manifest, found, runs)
-            check_share(place, share, names, resume)
-            return
-    elif is_begun and not as_new:
-        raise InputError("-o", place.path, "a new folder", "--resume continues the sweep that is in it")
-    if names and not as_new:
-        raise InputError("-o", place.path, "a new or empty folder", f"it has {min(names)}")
+# ---------------------------------------------------------------- what a folder says
 
 
-def check_same(place: Place, manifest: Manifest, found: Manifest | None, runs: set[str]) -> None:
-    """Raise InputError for a folder of other arguments. Lines without a manifest still name their run."""
-    if found and found["run"] != manifest["run"]:
-        other = differing(found["arguments"], manifest["arguments"])
-        raise InputError("-o", place.path, SAME_ARGUMENTS, f"these differ: {', '.join(other)}")
-    if runs - {manifest["run"]} or place.names() & {OLD_MANIFEST, OLD_JOURNAL}:
-        raise InputError("-o", place.path, SAME_ARGUMENTS, "take a new folder")
+def read_manifest(place: Place) -> Manifest:
+    """The manifest of a folder. Raises InputError if there is none, or if it is not one that a sweep wrote."""
+    try:
+        with place.open(MANIFEST) as file:
+            found = cast("Manifest", json.load(file))
+        if found["run"] == run_of(found["arguments"]) and found["parts"] > 0:
+            parts_in(found)
+            return found
+    except FileNotFoundError:
+        raise InputError("-o", place.path, "a folder that iosim sweep -o FOLDER/ wrote", f"no {MANIFEST}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise InputError("-o", place.path, f"a folder whose {MANIFEST} a sweep wrote", "it is damaged: take a new folder")
 
 
-def check_share(place: Place, share: Share, names: set[str], resume: bool) -> None:
-    """Raise InputError for a share of another number than those of a folder, and for one that is there already."""
-    others = {one.of for name in names if (one := share_of(name, JOURNAL))} - {share.of}
-    if share != WHOLE and others:
-        raise InputError("--share", f"{share.number}/{share.of}", f"shares of {min(others)}, which this folder has")
-    if not resume and any(read_journal(place, share.named(JOURNAL))):
-        raise InputError("-o", place.path, "a folder without parts of this share", "--resume continues")
-
-
-def there(place: Place, manifest: Manifest, share: Share) -> dict[int, Written]:
-    """The parts of a share that an earlier run with the same arguments wrote, each checked by its hash."""
-    lines, done = lines_in(place, manifest["run"]), dict[int, Written]()
-    for part in share.parts(manifest["parts"]):
-        for written in lines.get(part, ()):
-            if written.file == part_name(part, manifest["format"]) and not fault_of(place, written):
-                done[part] = written
-    return done
+def parts_in(manifest: Manifest) -> list[Written]:
+    """The parts that a manifest lists. Raises ValueError if one is not a part of this sweep."""
+    found = [Written(**one) for one in manifest["files"]]  # type: ignore[arg-type]
+    for one in found:
+        if one.part not in range(manifest["parts"]) or one.file != part_name(one.part, manifest["format"]):
+            raise ValueError(one.file)
+    return found
 
 
 def fault_of(place: Place, written: Written) -> str:
@@ -274,84 +322,72 @@ def fault_of(place: Place, written: Written) -> str:
         return "missing"
     if size != written.bytes:
         return f"has {size} bytes, and was written with {written.bytes}"
-    with place.fetched(written.file) as file:
-        return "" if file_digest(file) == written.sha256 else "changed"
+    with place.open(written.file) as file:
+        return "" if digest_of(file) == written.sha256 else "changed"
 
 
-# ---------------------------------------------------------------- the manifest
+def digest_of(file: BinaryIO) -> str:
+    """The SHA-256 of an open file."""
+    return hashlib.file_digest(cast("BytesIO", file), "sha256").hexdigest()
 
 
-def write_manifest(place: Place, manifest: Manifest, share: Share = WHOLE) -> None:
-    """Write the manifest, whole or not at all."""
-    place.write_text(MANIFEST, json.dumps(sealed(manifest), indent=1) + "\n", share.named(MANIFEST))
+# ---------------------------------------------------------------- one file
 
 
-def read_manifest(place: Place) -> Manifest:
-    """The manifest of a folder, also of one that iosim 0.2 wrote. Raises CheckError if it is damaged, InputError if
-    there is none."""
-    found = manifest_in(place)
-    if found is None and not place.names() & {MANIFEST, OLD_MANIFEST}:
-        raise InputError("folder", place.path, "a folder that iosim sweep -o FOLDER/ wrote", f"it has no {MANIFEST}")
-    if found is None:
-        raise CheckError(
-            f"the manifest of {place.path} is damaged; the sweep's own command line with --resume writes it again"
-        )
-    return found
+def join(path: str, out: BinaryIO, advance: Callable[[int], object]) -> Manifest:
+    """Write all rows of a folder, in the order of the sweep, and return its manifest."""
+    place = Place(path)
+    with place.reported():
+        manifest = read_manifest(place)
+    parts, number = parts_in(manifest), manifest["parts"]
+    if [one.part for one in parts] != [*range(number)]:
+        there = f"{len(parts)} of {number} are there; the sweep's command line with --resume finishes it"
+        raise InputError("--gather", path, "a folder with all parts of a sweep", there)
+    files = as_written(place, parts, advance)
+    if manifest["format"] == "parquet":
+        join_parquet(files, out)
+    else:
+        join_lines(files, out, with_header=manifest["format"] == "csv")
+    return manifest
 
 
-def manifest_in(place: Place) -> Manifest | None:
-    """The manifest of a folder; None if it is damaged, or if there is none."""
-    text = place.text(MANIFEST)
-    if text is None:
-        text = place.text(OLD_MANIFEST)
-    return None if text is None else cast("Manifest | None", opened_seal(text))
+def as_written(place: Place, parts: Iterable[Written], advance: Callable[[int], object]) -> Iterator[BinaryIO]:
+    """The parts as open files. Each is compared with its hash before a byte of it is taken."""
+    for one in parts:
+        with place.reported():
+            fault = fault_of(place, one)
+        if fault:
+            raise CheckError(f"{one.file} of {place.path}: {fault}; {AGAIN}")
+        with place.open(one.file) as file:
+            yield file
+        advance(one.rows)
 
 
-def sealed(values: Mapping[str, object]) -> dict[str, object]:
-    """The values with their hash, so that any change is found."""
-    return {**values, "seal": digest(json.dumps(values))}
+def join_lines(files: Iterable[BinaryIO], out: BinaryIO, with_header: bool) -> None:
+    """Write the lines of all files. The header is that of the first."""
+    for number, file in enumerate(files):
+        header = file.readline() if with_header else b""
+        out.write(b"" if number else header)
+        copyfileobj(file, out)
 
 
-def opened_seal(text: str) -> dict[str, object] | None:
-    """The sealed values of a text; None if the text was changed."""
+def join_parquet(files: Iterable[BinaryIO], out: BinaryIO) -> None:
+    """Write the groups of rows of all files."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    values = {name: value for name, value in found.items() if name != "seal"} if isinstance(found, dict) else {}
-    return values if values and found == sealed(values) else None
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingError(NO_PYARROW) from None
+    writer = None
+    for file in files:
+        part = parquet.ParquetFile(file)
+        writer = writer or parquet.ParquetWriter(out, part.schema_arrow)
+        for group in range(part.num_row_groups):
+            writer.write_table(part.read_row_group(group))
+    if writer:
+        writer.close()
 
 
-# ---------------------------------------------------------------- the lines of the parts
-
-
-def line_of(written: Written, run: str) -> str:
-    """The line of a part."""
-    return json.dumps(sealed({**written._asdict(), "run": run})) + "\n"
-
-
-def journals(names: Iterable[str]) -> list[str]:
-    """The files of lines among these names: that of a whole run, and those of shares."""
-    return sorted(name for name in names if name == JOURNAL or share_of(name, JOURNAL))
-
-
-def read_journal(place: Place, name: str) -> Iterator[tuple[str, Written]]:
-    """(the run, a part) for each unchanged line. A part without such a line is counted again."""
-    for line in (place.text(name) or "").splitlines():
-        if (found := opened_seal(line)) and {*found} == {*Written._fields, "run"}:
-            yield str(found.pop("run")), Written(**found)  # type: ignore[arg-type]
-
-
-def lines_in(place: Place, run: str) -> dict[int, list[Written]]:
-    """What the lines of a run say of each part, the newest last. Two lines differ if a part was made again."""
-    found: dict[int, list[Written]] = {}
-    for name in journals(place.names()):
-        for whose, written in read_journal(place, name):
-            if whose == run:
-                found.setdefault(written.part, []).append(written)
-    return found
-
-
-def found_once(lines: Mapping[int, list[Written]]) -> dict[int, Written]:
-    """The parts about which all lines say the same."""
-    return {part: written[0] for part, written in lines.items() if len({*written}) == 1}
+def check_outside(path: str, out: str) -> None:
+    """Raise InputError for a file inside a folder of parts, where readers of data sets would take it for one."""
+    if os.path.realpath(path) == os.path.dirname(os.path.realpath(out)):
+        raise InputError("-o", out, "a file outside the folder of the parts")

@@ -8,10 +8,9 @@ WING = Wing(
     commands={
         "Many answers": {
             "sweep": "A grid of counts, one row for each, as CSV, JSON lines or Parquet.",
-            "gather": "The parts of a sweep in a folder, as one file.",
         }
     },
     names={"sweep": "run"},
-    forms={"sweep": ROWS, "gather": ROWS},
+    forms={"sweep": ROWS},
     page="scale.md",
 )

@@ -1,76 +1,34 @@
-"""Runs of a sweep: an executor makes its parts, which go into a folder, into a single file, or into one DataFrame."""
+"""`iosim.sweep`: the counts of a whole grid as one DataFrame; and a sweep in one file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ..cells import Cells, Chunk
 from ..counting.names import takes_options
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
-from ..files import room_beside
 from ..points import COUNT, known, own_options
-from ..units import MOST_POINTS, parse_count
-from .executors import Executor, Processes, Serial, begin_fork_server, results
-from .folder import WHOLE, About, Share, opened
-from .identity import inputs_of
-from .parts import FORMS, Job, Parts, PutLines, Work, WritePart, Written, make_chunks, make_pieces, write
+from ..units import MOST_POINTS
+from .executors import Team, results, team_of
+from .inputs import inputs_of
+from .parts import Work, make_chunks, make_pieces, write
 from .questions import asking
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..progress import Meter
-    from .parts import Piece, Task
     from .row_text import Out
 
 
-MOST_JOBS = 1024
-
-
-def executor_of(jobs: int | str | None, scheduler: str | None) -> Executor:
-    """What makes the parts: this process, `jobs` processes, or the workers of a Dask scheduler."""
-    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
-    if scheduler is None:
-        return Processes(count) if count > 1 else Serial()
-    if count > 1 and scheduler != "local":
-        raise InputError("--jobs", jobs, "a number with --scheduler local", "a scheduler has the workers it has")
-    if scheduler == "local":
-        begin_fork_server()
-    from .scheduler import Dask
-
-    return Dask(scheduler, None if jobs is None else count)
-
-
-def write_folder(
-    work: Parts, path: str, about: About, resume: bool, executor: Executor, meter: Meter, share: Share = WHOLE
-) -> None:
-    """Write the parts of a sweep, or of a share of it, into a folder. With `resume`, those that an earlier run wrote
-    stay."""
-
-    def steps(written: Written) -> int:
-        return work.steps_of(written.rows, len(work.chunks_of(written.part)))
-
-    with opened(path, work, about, resume, lambda written: meter.skip(steps(written)), share) as folder:
-        job = Job(WritePart(folder.place), work)
-        with closing(results(executor, job, folder.missing(), ordered=False)) as made:
-            for written in made:
-                folder.record(written)
-                meter.advance(steps(written))
-        folder.finish()
-
-
-def write_file(work: Parts, out: Out, executor: Executor, advance: Callable[[int], object] = lambda steps: None) -> int:
-    """Write a sweep to one file, and return the number of rows. The bytes do not depend on the executor. `advance` is
-    called with the steps of each piece. Processes of this machine put their lines into files, which is faster than to
-    send them."""
-    task: Task[Piece] = make_pieces
-    with ExitStack() as held:
-        if isinstance(out, str) and executor.is_of_this_machine and work.kind in FORMS:
-            task = PutLines(held.enter_context(room_beside(out)))
-        pieces = held.enter_context(closing(results(executor, Job(task, work), range(len(work)))))
+def write_file(
+    work: Work, out: Out, team: Team | None = None, advance: Callable[[int], object] = lambda steps: None
+) -> int:
+    """Write a sweep to one file, and return the number of rows. The bytes do not depend on the team. `advance` is
+    called with the steps of each piece."""
+    with closing(results(team, make_pieces, work, range(len(work)))) as pieces:
         return write(work, out, pieces, advance)
 
 
@@ -86,6 +44,7 @@ def sweep(
     *,
     what: str = COUNT,
     jobs: int | None = None,
+    dask: str | None = None,
     scheduler: str | None = None,
     M: AxisValue = None,
     paper_model: bool = False,
@@ -102,7 +61,8 @@ def sweep(
     - `schedules` are those of `count`. Other options are fields of `Attention`.
     - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check`, `roofline` or `links`. Options
       of these commands (`iosim sweep --help-all`) are axes too, except the flags `curve`, `decode` and `detail`.
-    - `jobs`: the number of processes of this machine. `scheduler`: a Dask scheduler, as `local` or `tcp://HOST:8786`.
+    - `jobs`: the number of processes of this machine. `dask`, or `scheduler`: workers of Dask, as `local` or
+      `tcp://HOST:8786`.
 
     Raises InputError for a value that is not allowed, and for a keyword that is not known.
     """
@@ -115,8 +75,8 @@ def sweep(
         raise InputError("sweep", f"{plan.points} grid points", f"at most {MOST_POINTS} in memory", "iosim sweep -o")
     work = Work(plan, "csv", inputs=inputs_of(plan), what=what)
     try:
-        with closing(executor_of(jobs, scheduler)) as executor:
-            return joined(list(results(executor, Job(make_chunks, work), range(len(work)))), what)
+        with team_of(jobs, dask or scheduler, lambda note: None) as team:
+            return joined([*results(team, make_chunks, work, range(len(work)))], what)
     except CheckError as error:
         raise CheckError(f"{error}; {IN_A_SCRIPT}" if jobs and jobs > 1 else str(error)) from None
 
