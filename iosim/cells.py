@@ -6,7 +6,7 @@ Imports NumPy; pandas is imported for DataFrames.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -56,10 +56,6 @@ class Cells:
         values = np.empty(len(cells), object)
         values[:] = cells
         return cls(values, absent)
-
-    def __getitem__(self, part: slice[int | None, int, None]) -> Cells:
-        """The column of some rows."""
-        return replace(self, values=self.values[part], absent=self.absent[part])
 
     def to_list(self) -> list[object]:
         """The cells. None is an empty one."""

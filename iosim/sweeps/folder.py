@@ -24,6 +24,7 @@ from ..urls import FileSystem, file_system, is_url, make_folder, reported
 from .executors import results
 from .inputs import digest, this_maker
 from .parts import make_pieces, part_name, write
+from .row_text import LINES
 
 if TYPE_CHECKING:
     from io import BytesIO
@@ -126,9 +127,11 @@ class Place:
         """A file to read. Raises FileNotFoundError if it is not there."""
         return self.files.open(f"{self.folder}/{name}", "rb")
 
-    def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self.files.rm_file(f"{self.folder}/{name}")
+    def clear(self) -> None:
+        """Remove what killed processes were writing."""
+        for name in filter(UNFINISHED.fullmatch, self.names()):
+            with suppress(FileNotFoundError):
+                self.files.rm_file(f"{self.folder}/{name}")
 
     @contextmanager
     def written(self, name: str) -> Iterator[str]:
@@ -219,6 +222,7 @@ def write_folder(work: Work, path: str, about: About, resume: bool, team: Team |
                 folder.save()
             raise
         folder.save()
+        place.clear()
 
 
 def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
@@ -235,8 +239,7 @@ def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
     if found and found["run"] != manifest["run"]:
         other = ", ".join(differing(found["arguments"], manifest["arguments"]))
         raise InputError("-o", place.path, "a folder that the same arguments began", f"these differ: {other}")
-    for name in place.names() - names:
-        place.remove(name)
+    place.clear()
     listed = parts_in(found) if found else []
     folder = Folder(place, manifest, {one.part: one for one in listed if not fault_of(place, one)})
     folder.save()
@@ -296,7 +299,7 @@ def read_manifest(place: Place) -> Manifest:
     try:
         with place.open(MANIFEST) as file:
             found = cast("Manifest", json.load(file))
-        if found["run"] == run_of(found["arguments"]) and found["parts"] > 0:
+        if found["run"] == run_of(found["arguments"]) and found["format"] in (*LINES, "parquet"):
             parts_in(found)
             return found
     except FileNotFoundError:

@@ -28,18 +28,17 @@ def run(*args, program=("-m", "iosim"), **settings):
 
 
 def gathered(iosim, folder, tmp_path):
-    """The bytes that gather makes of a folder."""
+    """The bytes of the joined parts of a folder."""
     out = tmp_path / "out.csv"
-    result = iosim("gather", folder, "-o", out)
+    result = iosim("sweep", "--gather", folder, "-o", out)
     assert result.exit_code == 0, result.output
     return out.read_bytes()
 
 
 def begun(folder, *more, **settings):
-    """A process that runs LONG into a folder, in the middle: after a part that is counted as done."""
+    """A process that runs LONG into a folder, in the middle: after some parts."""
     process = run(*LONG, *SMALLEST, *more, "-o", f"{folder}/", **settings)
-    journal = folder / "_parts.jsonl"
-    until(lambda: process.poll() is not None or (journal.exists() and journal.read_text().count("\n") > 1))
+    until(lambda: process.poll() is not None or len([*folder.glob("part-*")]) > 1)
     assert process.poll() is None
     return process
 
@@ -61,11 +60,11 @@ def dask(command, *args, cwd=ROOT, env=os.environ):
 
 
 @contextmanager
-def scheduler(tmp_path, *more):
+def scheduler(tmp_path, *more, **settings):
     """(the address of a scheduler, its process)."""
     file = tmp_path / "scheduler.json"
     line = ("scheduler", "--host", "127.0.0.1", "--port", 0, "--scheduler-file", file, *more)
-    with ended(dask(*line)) as (process,):
+    with ended(dask(*line, **settings)) as (process,):
         until(lambda: file.exists() and file.read_text().endswith("}"))
         yield json.loads(file.read_text())["address"], process
 

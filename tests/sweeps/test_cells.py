@@ -1,7 +1,5 @@
 """Columns hold what pandas makes of the same cells, and lose no digit."""
 
-import random
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,7 +21,6 @@ COLUMNS = {  # cells, and the type in a DataFrame if it is not the one that pand
     "texts and integers": (["a", 1], None),
     "nothing": ([None, None], None),
 }
-CELLS = [cells for cells, _ in COLUMNS.values()]
 
 
 @pytest.mark.parametrize("cells, dtype", COLUMNS.values(), ids=COLUMNS)
@@ -31,14 +28,6 @@ def test_a_column_is_the_one_of_pandas(cells, dtype):
     column = Cells.of(cells)
     pd.testing.assert_frame_equal(Chunk({"x": column}).to_frame(), pd.DataFrame({"x": cells}, dtype=dtype))
     assert column.to_list() == cells
-
-
-def test_parts_of_columns_are_those_of_their_lists():
-    seeded = random.Random(1)
-    for cells in CELLS:
-        many = seeded.choices(cells, k=50) + cells
-        start, end = sorted(seeded.sample(range(50), 2))
-        assert Cells.of(many)[start:end].to_list() == Cells.of(many).to_list()[start:end]
 
 
 def test_a_label_is_a_category():

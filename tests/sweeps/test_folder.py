@@ -1,6 +1,5 @@
-"""A folder of parts has every row once, whatever happened before; and it never mixes two sweeps."""
+"""A folder of parts has every row once, whatever happened before; it never mixes two sweeps; and it may be an address."""
 
-import csv
 import hashlib
 import json
 import os
@@ -8,18 +7,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import partial
 
+import pandas as pd
 import pytest
 from click.testing import CliRunner
-from sweeps_run import FEW, FEW_ROWS, GRID, HEAD, SLOW, SMALLEST, gathered, run
+from sweeps_run import FEW, FEW_ROWS, GRID, HEAD, LONG, SMALLEST, gathered, run, until
 
 from iosim import __version__
 from iosim.commands.cli import main
 from iosim.counting import sweep as counted
-from iosim.sweeps.folder import read_manifest, write_manifest
-from iosim.sweeps.place import place_of
+from iosim.sweeps import folder as of_folder
+from iosim.sweeps.folder import Place, read_manifest
 
 PARTS = (*FEW, *SMALLEST)
 
@@ -49,24 +48,34 @@ def whole(swept):
 
 
 @pytest.fixture
-def begun(swept, tmp_path):
+def complete(swept, tmp_path):
+    """A folder with all parts."""
+    return shutil.copytree(swept[1], tmp_path / "sweep")
+
+
+def manifest_of(folder):
+    return json.loads((folder / "_manifest.json").read_text())
+
+
+def changed_manifest(folder, **values):
+    (folder / "_manifest.json").write_text(json.dumps({**manifest_of(folder), **values}))
+
+
+@pytest.fixture
+def begun(complete):
     """A folder with the first of the parts, as a run leaves it that is killed between two parts."""
-    folder = tmp_path / "sweep"
-    shutil.copytree(swept[1], folder)
-    lines = (folder / "_parts.jsonl").read_text().splitlines(True)
-    assert len(lines) > 1
-    for line in lines[1:]:
-        (folder / json.loads(line)["file"]).unlink()
-    (folder / "_parts.jsonl").write_text(lines[0])
-    manifest = read_manifest(place_of(str(folder)))
-    write_manifest(place_of(str(folder)), {**manifest, "complete": False, "files": []})
-    return folder
+    first, *others = manifest_of(complete)["files"]
+    assert others
+    for one in others:
+        (complete / one["file"]).unlink()
+    changed_manifest(complete, complete=False, files=[first])
+    return complete
 
 
 def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
     folder = tmp_path / "sweep"
     assert iosim(*PARTS, "-o", f"{folder}/").exit_code == 0
-    manifest = json.loads((folder / "_manifest.json").read_text())
+    manifest = manifest_of(folder)
     assert manifest["complete"] and manifest["iosim"] == __version__ and manifest["argv"] == sys.argv[1:]
     assert manifest["arguments"]["N"] == [*range(64, 1025, 64)] and "M" in manifest["conventions"]
     assert manifest["rows"] == sum(file["rows"] for file in manifest["files"]) == whole.count(b"\n") - 1
@@ -74,7 +83,8 @@ def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
     for file in manifest["files"]:
         found = (folder / file["file"]).read_bytes()
         assert hashlib.sha256(found).hexdigest() == file["sha256"] and len(found) == file["bytes"]
-        assert len(list(csv.reader(found.decode().splitlines()))) == file["rows"] + 1
+        assert found.count(b"\n") == file["rows"] + 1
+    assert {file.name for file in folder.iterdir()} == {"_manifest.json", *(f["file"] for f in manifest["files"])}
     assert gathered(iosim, folder, tmp_path) == whole
     about = json.loads((tmp_path / "out.csv.meta.json").read_text())
     assert about["rows"] == manifest["rows"] and about["format"] == "csv"
@@ -83,98 +93,50 @@ def test_a_folder_has_parts_and_a_manifest(iosim, tmp_path, whole):
 def test_a_folder_without_a_part_is_as_good_as_new(iosim, begun, tmp_path, whole):
     """A run that ended before its first part leaves a manifest. One of another program stays."""
     (begun / "part-00000000.csv").unlink()
-    lines = (begun / "_parts.jsonl").read_text()
-    result = iosim(*PARTS, "-o", begun)
-    assert result.exit_code == 2 and "--resume continues" in result.stderr, "a line says that a part was there"
-    (begun / "_parts.jsonl").write_text("")
+    assert iosim(*PARTS, "-o", begun).exit_code == 2, "the manifest says that a part was there"
+    changed_manifest(begun, files=[])
     assert iosim(*PARTS, "-o", f"{begun}/").exit_code == 0
-    assert gathered(iosim, begun, tmp_path) == whole and (begun / "_parts.jsonl").read_text().startswith(lines)
-    other = tmp_path / "other"
-    other.mkdir()
-    for names in (["_manifest.json"], ["_manifest.json", "_parts.jsonl"]):
-        for name in names:
-            (other / name).write_text('{"of": "another program"}' if name == "_manifest.json" else "")
-        assert iosim(*PARTS, "-o", f"{other}/").exit_code == 2
-        assert (other / "_manifest.json").read_text() == '{"of": "another program"}'
-
-
-def test_an_option_that_differs_is_named(iosim, begun):
-    result = iosim(*PARTS, "--lse", "--resume", "-o", begun)
-    assert result.exit_code == 2 and "these differ: columns, lse\n" in result.stderr
+    assert gathered(iosim, begun, tmp_path) == whole
+    (begun / "_manifest.json").write_text('{"of": "another program"}')
+    for more in ((), ("--resume",)):
+        assert iosim(*PARTS, *more, "-o", f"{begun}/").exit_code == 2
+    assert (begun / "_manifest.json").read_text() == '{"of": "another program"}'
 
 
 def test_a_sweep_continues_with_the_parts_that_are_there(iosim, begun, tmp_path, whole):
     first = begun / "part-00000000.csv"
     before = first.stat().st_mtime_ns
+    (begun / "_part-00000001.csv.77-abcd.part").write_text("N,Nk")  # of a killed process
+    (begun / "_manifest.json.77-abcd.part").write_text("{")
+    result = iosim("sweep", "--gather", begun, "-o", tmp_path / "early.csv")
+    assert result.exit_code == 2 and "--resume finishes it" in result.stderr and not (tmp_path / "early.csv").exists()
     assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
     assert first.stat().st_mtime_ns == before, "it is not written again"
-    assert gathered(iosim, begun, tmp_path) == whole
+    assert gathered(iosim, begun, tmp_path) == whole and not [*begun.glob("*.part")]
 
 
-def torn(folder):
-    """The disk was full, or the machine stopped, while a line was written."""
-    with open(folder / "_parts.jsonl", "a") as file:
-        file.write('{"part": 1, "file": "part-000')
+def short(file):
+    file.write_bytes(file.read_bytes()[:-7])
 
 
-def short(folder):
-    """A part lost its end."""
-    (folder / "part-00000000.csv").write_bytes((folder / "part-00000000.csv").read_bytes()[:-7])
-
-
-def changed(folder):
-    """A byte of a part changed, and its size did not."""
-    found = bytearray((folder / "part-00000000.csv").read_bytes())
+def changed(file):
+    """A byte changed, and the size did not."""
+    found = bytearray(file.read_bytes())
     found[len(found) // 2] ^= 1
-    (folder / "part-00000000.csv").write_bytes(found)
+    file.write_bytes(found)
 
 
-def gone(folder):
-    (folder / "part-00000000.csv").unlink()
-
-
-def no_lines(folder):
-    (folder / "_parts.jsonl").unlink()
-
-
-def wild_lines(folder):
-    text = (folder / "_parts.jsonl").read_text()
-    found = json.loads(text)
-    lines = ["[]", "\0\0", "{}", *(json.dumps({**found, "part": k}) for k in ("0", -1, 10**9, 1)), text]
-    (folder / "_parts.jsonl").write_text("\n".join(lines))
-
-
-def torn_manifest(folder):
-    (folder / "_manifest.json").write_text('{"schema": 1, "ru')
-
-
-def unfinished(folder):
-    """Files of a killed process."""
-    (folder / "_part-00000001.csv.77-abcd.part").write_text("N,Nk")
-    (folder / "_manifest.json.77-abcd.part").write_text("{")
-
-
-@pytest.mark.parametrize("fault", [torn, short, changed, gone, no_lines, wild_lines, torn_manifest, unfinished])
-def test_after_a_fault_nothing_is_lost_or_doubled(fault, iosim, begun, tmp_path, whole):
-    fault(begun)
-    result = iosim("gather", begun, "-o", tmp_path / "early.csv")
-    assert result.exit_code in (1, 2) and "--resume" in result.stderr and not (tmp_path / "early.csv").exists()
-    result = iosim(*PARTS, "--resume", "-o", begun)
-    assert result.exit_code == 0, result.output
-    assert gathered(iosim, begun, tmp_path) == whole
-    assert {file.suffix for file in begun.iterdir()} == {".csv", ".json", ".jsonl", ""}
-
-
-@pytest.mark.parametrize("fault", [short, changed, gone])
-def test_a_part_that_is_not_as_it_was_written_is_found(fault, iosim, tmp_path, whole):
-    folder = tmp_path / "sweep"
-    assert iosim(*PARTS, "-o", f"{folder}/").exit_code == 0
-    fault(folder)
-    result = iosim("gather", folder, "-o", tmp_path / "out.csv")
-    assert result.exit_code == 1 and "part-00000000.csv" in result.stderr and "--resume" in result.stderr
+@pytest.mark.parametrize("fault", [short, changed, lambda file: file.unlink()])
+def test_a_part_that_is_not_as_it_was_written_is_found(fault, iosim, complete, tmp_path, whole):
+    """Before a byte of it is written, also to stdout, which cannot be taken back."""
+    fault(complete / "part-00000001.csv")
+    result = iosim("sweep", "--gather", complete, "-o", "-")
+    assert result.exit_code == 1 and "part-00000001.csv" in result.stderr and "--resume" in result.stderr
+    assert result.stdout == (complete / "part-00000000.csv").read_text()
+    assert iosim("sweep", "--gather", complete, "-o", tmp_path / "out.csv").exit_code == 1
     assert not (tmp_path / "out.csv").exists()
-    assert iosim(*PARTS, "--resume", "-o", folder).exit_code == 0
-    assert gathered(iosim, folder, tmp_path) == whole
+    assert iosim(*PARTS, "--resume", "-o", complete).exit_code == 0
+    assert gathered(iosim, complete, tmp_path) == whole
 
 
 @pytest.mark.parametrize(
@@ -186,31 +148,9 @@ def test_other_arguments_are_refused(other, iosim, begun):
     result = iosim("sweep", *[x for pair in line.items() for x in pair], "--resume", "-o", begun)
     assert result.exit_code == 2 and "these differ" in result.stderr
     assert other[0].strip("-").replace("-", "_") in result.stderr
+    result = iosim(*PARTS, "--lse", "--resume", "-o", begun)
+    assert result.exit_code == 2 and "these differ: lse, columns\n" in result.stderr
     assert {file.name: file.read_bytes() for file in begun.iterdir()} == before
-
-
-def test_a_mask_file_that_changed_is_another_argument(iosim, tmp_path):
-    mask, folder = tmp_path / "mask.txt", tmp_path / "sweep"
-    mask.write_text("10\n11\n")
-    line = (
-        "sweep",
-        "--N",
-        64,
-        "--d",
-        8,
-        "--tiles",
-        "32x32",
-        "--schedule",
-        "block-sparse",
-        "--mask",
-        f"file:{mask}",
-        "-o",
-        f"{folder}/",
-    )
-    assert iosim(*line).exit_code == 0 and iosim(*line, "--resume").exit_code == 0
-    mask.write_text("11\n11\n")
-    result = iosim(*line, "--resume")
-    assert result.exit_code == 2 and "these differ: mask" in result.stderr
 
 
 def test_parts_are_not_written_over(iosim, begun, tmp_path):
@@ -221,7 +161,7 @@ def test_parts_are_not_written_over(iosim, begun, tmp_path):
     for more in ((), ("--resume",)):
         result = iosim(*PARTS, *more, "-o", f"{tmp_path}/mine/")
         assert result.exit_code == 2 and "notes.txt" in result.stderr
-        assert {file.name for file in (tmp_path / "mine").iterdir()} <= {"notes.txt", "_lock"}
+        assert {file.name for file in (tmp_path / "mine").iterdir()} == {"notes.txt"}
 
 
 @pytest.mark.parametrize("option", [("--resume",), ("--part-rows", 7)])
@@ -231,68 +171,48 @@ def test_options_of_folders_need_one(option, iosim, tmp_path):
         assert result.exit_code == 2 and "folder" in result.stderr and result.stdout == ""
 
 
-def test_two_runs_do_not_share_a_folder(iosim, begun, tmp_path):
-    """The lock is held by another process, and goes when that process is killed."""
-    code = "import fcntl,sys,time; f=open(sys.argv[1],'a'); fcntl.flock(f,fcntl.LOCK_EX); print('held',flush=True); time.sleep(60)"
-    other = subprocess.Popen([sys.executable, "-c", code, begun / "_lock"], stdout=subprocess.PIPE, text=True)
-    assert other.stdout.readline() == "held\n"
-    result = iosim(*PARTS, "--resume", "-o", begun)
-    assert result.exit_code == 2 and "no other run" in result.stderr
-    other.kill()
-    other.wait()
-    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
+@pytest.mark.parametrize("change", [
+    lambda m: m["files"][0].update(file="../secret.csv"), lambda m: m["files"][0].update(file="part-00000001.csv"),
+    lambda m: m["files"][0].update(part=-1), lambda m: m["files"][0].pop("sha256"), lambda m: m.update(format="exe"),
+    lambda m: m["arguments"].update(d=[9]), lambda m: m["files"].pop(), lambda m: m["files"].append(m["files"][0]),
+])  # fmt: skip
+def test_a_manifest_that_no_sweep_wrote(change, iosim, complete, tmp_path):
+    (tmp_path / "secret.csv").write_text("a secret\n")
+    manifest = manifest_of(complete)
+    change(manifest)
+    changed_manifest(complete, **manifest)
+    result = iosim("sweep", "--gather", complete, "-o", "-")
+    assert result.exit_code == 2 and not result.stdout and "secret" not in result.stderr
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
-    monkeypatch.undo()
-    folder = tmp_path / "sweep"
-    first = run(*SLOW, "-o", f"{folder}/", "--jobs", 2 if number == signal.SIGTERM else 1)
-    until = time.monotonic() + 60
-    while not (folder / "_parts.jsonl").exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    os.kill(first.pid, number)
-    _, said = first.communicate(timeout=60)
-    assert first.returncode != 0
-    assert number == signal.SIGKILL or "rows are in" not in said or "--resume" in said
-    assert iosim(*SLOW, "--resume", "-o", folder).exit_code == 0
-    assert gathered(iosim, folder, tmp_path) == iosim(*SLOW[:-2], "-o", "-").stdout.encode()
-
-
-def test_a_run_that_ended_before_its_first_file_continues(iosim, tmp_path):
-    (tmp_path / "sweep").mkdir()
-    (tmp_path / "sweep" / "_parts.jsonl.77-abcd.part").touch()
-    assert iosim(*PARTS, "--resume", "-o", f"{tmp_path}/sweep/").exit_code == 0
-
-
-def test_a_run_that_ended_before_its_manifest_continues(iosim, begun, tmp_path, whole):
-    (begun / "_manifest.json").unlink()
-    result = iosim(*PARTS, "--resume", "-o", begun)
-    assert result.exit_code == 0, result.output
-    assert gathered(iosim, begun, tmp_path) == whole
-
-
-def test_gather_needs_a_folder_of_parts(iosim, tmp_path):
-    assert iosim("gather", tmp_path, "-o", tmp_path / "x.csv").exit_code == 2
-    assert iosim("gather", tmp_path / "none", "-o", "-").exit_code == 2
-
-
-def test_gather_adds_to_what_stdout_has(iosim, begun, tmp_path, whole):
-    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
+def test_the_joined_file_has_the_form_of_the_parts_and_lies_elsewhere(iosim, complete, tmp_path, whole):
+    (tmp_path / "other").symlink_to(complete)
+    for out in (complete / "out.csv", complete / ".." / "sweep" / "out.csv", tmp_path / "other" / "out.csv"):
+        result = iosim("sweep", "--gather", complete, "-o", out)
+        assert result.exit_code == 2 and "a file outside the folder of the parts" in result.stderr
+    result = iosim("sweep", "--gather", complete, "-o", tmp_path / "out.jsonl")
+    assert result.exit_code == 2 and ".csv" in result.stderr and not [*tmp_path.rglob("out.*")]
+    for none in (tmp_path, tmp_path / "none"):
+        assert iosim("sweep", "--gather", none, "-o", "-").exit_code == 2
     with open(tmp_path / "both", "wb") as file:
         file.write(b"before\n")
         file.flush()
-        subprocess.run([sys.executable, "-m", "iosim", "gather", begun, "-o", "-"], stdout=file, check=True)
+        subprocess.run([sys.executable, "-m", "iosim", "sweep", "--gather", complete], stdout=file, check=True)
     assert (tmp_path / "both").read_bytes() == b"before\n" + whole
 
 
-def test_gather_writes_the_form_of_the_parts(iosim, begun, tmp_path, whole):
-    assert iosim(*PARTS, "--resume", "-o", begun).exit_code == 0
-    for path in ((), ("-o", tmp_path / "out.jsonl")):
-        result = iosim("gather", begun, *path)
-        assert result.exit_code == 2 and ".csv" in result.stderr
-    assert run("gather", begun, "-o", "-").communicate()[0].encode() == whole
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_ended_continues(number, iosim, tmp_path, monkeypatch):
+    monkeypatch.undo()
+    folder, line = tmp_path / "sweep", (*LONG, *SMALLEST)
+    first = run(*line, "-o", f"{folder}/", "--jobs", 2 if number == signal.SIGTERM else 1)
+    until(lambda: [*folder.glob("part-*")])
+    os.kill(first.pid, number)
+    _, said = first.communicate(timeout=60)
+    assert first.returncode != 0 and ("rows are in" not in said or "--resume" in said)
+    assert iosim(*line, "--resume", "-o", folder).exit_code == 0
+    assert gathered(iosim, folder, tmp_path) == iosim(*LONG, "-o", "-").stdout.encode()
 
 
 @pytest.mark.needs("pyarrow")
@@ -301,23 +221,130 @@ def test_parts_of_other_forms(kind, iosim, tmp_path):
     folder, one, two = tmp_path / "sweep", tmp_path / f"one.{kind}", tmp_path / f"two.{kind}"
     assert iosim(*GRID, "-o", one).exit_code == 0
     assert iosim(*GRID, "--format", kind, "-o", f"{folder}/").exit_code == 0
-    assert iosim("gather", folder, "-o", two).exit_code == 0
+    assert iosim("sweep", "--gather", folder, "-o", two).exit_code == 0
     assert one.read_bytes() == two.read_bytes()
 
 
 @pytest.mark.needs("pyarrow")
-@pytest.mark.parametrize("rows, slow", [(3000, 2500), (999, 999), (10**6, 700)])
+@pytest.mark.parametrize("rows, slow", [(3000, 2500), (10**6, 700)])
 def test_parts_have_the_groups_of_rows_of_one_file(rows, slow, iosim, tmp_path, monkeypatch):
-    """Also where chunks do not fill parts, and where points are counted one by one."""
+    """Also where chunks do not fill parts, and where points are counted one by one. pandas reads the folder as it is."""
     from pyarrow.parquet import ParquetFile
 
     monkeypatch.setattr(counted, "PART_ROWS", rows)
     monkeypatch.setattr(counted, "SLOW_PART_ROWS", slow)
-    folder, one, two = tmp_path / "sweep", tmp_path / "one.parquet", tmp_path / "two.parquet"
+    one, two = tmp_path / "one.parquet", tmp_path / "two.parquet"
     strided = (*HEAD[:-1], "causal;strided:5", "--M", "3KB:33KB:+1KB", "--tiles", "8x8")
     for line in (GRID, strided):
+        folder = tmp_path / str(len(line))
         assert iosim(*line, "-o", one).exit_code == 0
-        assert iosim(*line, "--format", "parquet", "--resume", "-o", f"{folder}/{len(line)}/").exit_code == 0
-        assert iosim("gather", folder / str(len(line)), "-o", two).exit_code == 0
+        assert iosim(*line, "--format", "parquet", "--resume", "-o", f"{folder}/").exit_code == 0
+        assert iosim("sweep", "--gather", folder, "-o", two).exit_code == 0
         assert one.read_bytes() == two.read_bytes()
         assert rows == 10**6 or ParquetFile(one).num_row_groups > 2
+        (folder / "_part-00000007.parquet.77-ab.part").write_text("unfinished")
+        pd.testing.assert_frame_equal(pd.read_parquet(folder), pd.read_parquet(one), check_categorical=False)
+
+
+@pytest.mark.needs("duckdb")
+def test_duckdb_reads_the_folder(iosim, tmp_path):
+    import duckdb
+
+    assert iosim(*PARTS, "--format", "parquet", "-o", f"{tmp_path}/sweep/").exit_code == 0
+    found = duckdb.sql(f"select count(*) from read_parquet('{tmp_path}/sweep/*.parquet')").fetchone()
+    assert found == (manifest_of(tmp_path / "sweep")["rows"],)
+
+
+# ---------------------------------------------------------------- addresses
+
+needs_fsspec = pytest.mark.needs("fsspec")
+
+
+@pytest.fixture
+def memory():
+    """An address in the memory of this process."""
+    import fsspec
+
+    files = fsspec.filesystem("memory")
+    files.store.clear()
+    files.pseudo_dirs[:] = [""]
+    yield "memory://bucket/sweep/"
+    files.store.clear()
+
+
+@needs_fsspec
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_an_address_has_the_bytes_of_a_folder(kind, iosim, memory, tmp_path):
+    import fsspec
+
+    for place in (f"{tmp_path}/sweep/", memory):
+        assert iosim(*PARTS, "--format", kind, "-o", place).exit_code == 0
+    files = fsspec.filesystem("memory")
+    found = {path.rpartition("/")[2]: files.cat_file(path) for path in files.ls("/bucket/sweep", detail=False)}
+    local = {file.name: file.read_bytes() for file in (tmp_path / "sweep").iterdir() if file.name[0] == "p"}
+    assert {name: text for name, text in found.items() if name[0] == "p"} == local and len(local) > 1
+    assert {*found} - {*local} == {"_manifest.json"}
+    out = tmp_path / f"out.{kind}"
+    assert iosim("sweep", "--gather", memory, "-o", out).exit_code == 0
+    assert iosim("sweep", "--gather", f"{tmp_path}/sweep/", "-o", f"memory://bucket/out.{kind}").exit_code == 0
+    assert files.cat_file(f"/bucket/out.{kind}") == out.read_bytes()
+    assert files.exists(f"/bucket/out.{kind}.meta.json") and not os.path.exists("memory:")
+
+
+@needs_fsspec
+def test_a_sweep_at_an_address_continues(iosim, memory, tmp_path):
+    import fsspec
+
+    assert iosim(*PARTS, "-o", memory).exit_code == 0
+    assert iosim("sweep", "--gather", memory, "-o", tmp_path / "whole.csv").exit_code == 0
+    files = fsspec.filesystem("memory")
+    with files.open("/bucket/sweep/part-00000000.csv", "ab") as file:
+        file.write(b"more\n")
+    files.rm_file("/bucket/sweep/part-00000001.csv")
+    files.pipe_file("/bucket/sweep/_part-00000001.csv.77-ab.part", b"unfinished")
+    assert iosim("sweep", "--gather", memory, "-o", "-").exit_code == 1
+    for more in ((), ("--lse", "--resume")):
+        assert iosim(*PARTS, *more, "-o", memory).exit_code == 2
+    kept = files.modified("/bucket/sweep/part-00000002.csv")
+    assert iosim(*PARTS, "--resume", "-o", memory).exit_code == 0
+    assert files.modified("/bucket/sweep/part-00000002.csv") == kept and not files.glob("/bucket/sweep/*.part")
+    assert iosim("sweep", "--gather", memory, "-o", tmp_path / "again.csv").exit_code == 0
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+@needs_fsspec
+def test_processes_do_not_share_memory(iosim, memory, monkeypatch):
+    """Parts that other processes wrote are not at the address that this process sees."""
+    monkeypatch.setattr(of_folder, "SECONDS_TO_APPEAR", 1)
+    result = iosim(*PARTS, "--jobs", 2, "-o", memory)
+    assert result.exit_code == 2 and "all workers share" in result.stderr and "is not there" in result.stderr
+
+
+@needs_fsspec
+@pytest.mark.parametrize(
+    "address", ["nonsense://bucket/sweep/", "nonsense://bucket/x.csv", "http://127.0.0.1:1/sweep/"]
+)
+def test_an_address_that_cannot_be_written(address, iosim, tmp_path, monkeypatch):
+    """Nothing is written, and nothing is counted before the message."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(counted.Chunks, "__getitem__", None)
+    result = iosim(*GRID, "-o", address)
+    assert result.exit_code in (2, 3) and len(result.stderr.splitlines()) == 1 and address[:-1] in result.stderr
+    assert "Protocol not known: nonsense" in result.stderr or "http" in address
+    assert not os.listdir()
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/sweep/", "s3://bucket/x.csv"])
+def test_without_fsspec_the_message_says_what_to_install(address, iosim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    result = iosim(*GRID, "-o", address)
+    assert result.exit_code == 3 and "iosim[dist]" in result.stderr and not os.listdir()
+
+
+def test_a_folder_that_is_asked_for_from_another_place(iosim, tmp_path, monkeypatch):
+    """Workers may have another working folder."""
+    monkeypatch.chdir(tmp_path)
+    assert iosim(*GRID, "-o", "sweep/").exit_code == 0
+    assert Place("sweep/").path == str(tmp_path / "sweep") and read_manifest(Place("sweep"))["complete"]

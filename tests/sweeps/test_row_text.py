@@ -13,7 +13,6 @@ from iosim.counting import sweep
 from iosim.counting.sweep_axes import build
 from iosim.errors import InputError
 from iosim.sweeps import row_text
-from iosim.sweeps.executors import Serial
 from iosim.sweeps.parts import Work
 from iosim.sweeps.run import write_file
 
@@ -21,44 +20,6 @@ from iosim.sweeps.run import write_file
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     monkeypatch.setattr(sweep, "CHUNK_ROWS", 9_000)
-
-
-def texts(quads):
-    """The cells of columns of four bytes."""
-    end = np.full(len(quads[0]), row_text.quad(b"\n"))
-    return row_text.joined([*quads, end]).decode().split("\n")[:-1]
-
-
-SEEDS = np.random.default_rng(7)
-FLOATS = {
-    "from 0 to 1": SEEDS.random(20_000),
-    "every power of ten": 10 ** SEEDS.uniform(-8, 18, 20_000),
-    "ratios": SEEDS.integers(1, 10**6, 20_000) / SEEDS.integers(1, 10**6, 20_000),
-    "few digits": SEEDS.integers(1, 10**5, 5_000) / 1000,
-    "dyadic, so that ties occur": SEEDS.integers(1, 2**53, 20_000) / 2.0 ** SEEDS.integers(1, 62, 20_000),
-    "powers of two": 2.0 ** np.arange(-70, 70),
-    "beside powers of ten": np.nextafter([10.0**k for k in range(-6, 20)] * 2, [0] * 26 + [np.inf] * 26),
-    "odd ones": np.array([0.0, np.inf, -np.inf, 5e-324, -1.5, 1e22, 0.1 + 0.2, 1e-4, 1e15, 1e16, 123456789012345.6, 2.0**53]),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("values", FLOATS.values(), ids=FLOATS)
-def test_floats_are_written_as_repr_writes_them(values):
-    assert texts(row_text.quads_of_floats(values)) == [repr(x) for x in values.tolist()]
-
-
-def test_nearly_all_ratios_are_decided_without_repr():
-    assert row_text.shortest(FLOATS["ratios"]).doubtful.mean() < 1e-3
-
-
-def test_not_a_number_is_blank():
-    assert texts(row_text.quads_of_floats(np.array([np.nan, 1.5]))) == ["", "1.5"]
-
-
-def test_integers_are_written_as_str_writes_them():
-    values = SEEDS.integers(0, 2**63 - 1, 20_000) >> SEEDS.integers(0, 63, 20_000)
-    values[:6] = 0, 9_999, 10_000, 99_999_999, 100_000_000, 2**63 - 1
-    assert texts(row_text.quads_of_integers(values)) == list(map(str, values.tolist()))
 
 
 PLANS = {
@@ -77,21 +38,31 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_lines_are_those_of_pandas_and_json(plan, tmp_path):
     parts = [rows.to_frame() for rows in sweep.Chunks(plan)]
-    write_file(Work(plan, "csv"), str(tmp_path / "out.csv"), Serial())
+    write_file(Work(plan, "csv"), str(tmp_path / "out.csv"))
     wanted = "".join(p.to_csv(index=False, header=k == 0, lineterminator="\n") for k, p in enumerate(parts))
     assert (tmp_path / "out.csv").read_text() == wanted
-    write_file(Work(plan, "jsonl"), str(tmp_path / "out.jsonl"), Serial())
+    write_file(Work(plan, "jsonl"), str(tmp_path / "out.jsonl"))
     rows = [row for p in parts for row in p.astype(object).where(p.notna(), None).to_dict("records")]
     wanted = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     assert (tmp_path / "out.jsonl").read_text() == wanted
+
+
+def test_every_float_and_integer_is_written_as_python_writes_it():
+    chance = np.random.default_rng(7)
+    floats = np.concatenate([chance.random(2_000), 10 ** chance.uniform(-8, 18, 2_000), [0.0, 5e-324, -1.5, 1e22, 0.3]])
+    integers = chance.integers(0, 2**63 - 1, len(floats)) >> chance.integers(0, 63, len(floats))
+    rows = Chunk({"x": Cells.full(floats), "%s": Cells.full(integers)})
+    texts = [(repr(x), str(n)) for x, n in zip(floats.tolist(), integers.tolist(), strict=True)]
+    assert row_text.lines_of_csv(rows).decode() == "".join(f"{x},{n}\n" for x, n in texts)
+    assert row_text.lines_of_json(rows).decode() == "".join(f'{{"x":{x},"%s":{n}}}\n' for x, n in texts)
 
 
 def test_texts_are_quoted_where_they_must_be():
     masks = Cells.full(np.array([0, 1]), ('file:a,"b".txt', "file:é.txt"))
     rows = Chunk({"mask": masks, "n": Cells.of([-1, 10**30])})
     frame = rows.to_frame()
-    assert row_text.lines(rows, row_text.CSV).decode() == frame.to_csv(index=False, header=False, lineterminator="\n")
-    assert [json.loads(line) for line in row_text.lines(rows, row_text.JSON).splitlines()] == frame.to_dict("records")
+    assert row_text.lines_of_csv(rows).decode() == frame.to_csv(index=False, header=False, lineterminator="\n")
+    assert [json.loads(line) for line in row_text.lines_of_json(rows).splitlines()] == frame.to_dict("records")
 
 
 @pytest.mark.needs("pyarrow")
@@ -100,7 +71,7 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 
     monkeypatch.setattr(sweep, "PART_ROWS", 5_000)
     plan, out = PLANS["several chunks"], str(tmp_path / "out.parquet")
-    write_file(Work(plan, "parquet"), out, Serial())
+    write_file(Work(plan, "parquet"), out)
     assert parquet.ParquetFile(out).num_row_groups > 1
     read, wanted = pd.read_parquet(out), pd.concat([rows.to_frame() for rows in sweep.Chunks(plan)], ignore_index=True)
     pd.testing.assert_frame_equal(read, wanted, check_dtype=False, check_categorical=False)
@@ -109,11 +80,11 @@ def test_parquet_is_written_in_groups(tmp_path, monkeypatch):
 @pytest.mark.needs("pyarrow")
 def test_counts_that_int64_does_not_hold_are_decimals_in_parquet(tmp_path):
     plan, out = PLANS["counts above 2^63"], str(tmp_path / "out.parquet")
-    write_file(Work(plan, "parquet"), out, Serial())
+    write_file(Work(plan, "parquet"), out)
     wanted = pd.concat([rows.to_frame() for rows in sweep.Chunks(plan)])
     assert list(map(int, pd.read_parquet(out)["flops"])) == list(wanted["flops"]) and max(wanted["flops"]) > 2**63
     with pytest.raises(InputError, match="38 digits"):
-        write_file(Work(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), "parquet"), out, Serial())
+        write_file(Work(build({"N": 2**48, "d": 2**40}, ["flash2"], "64x64"), "parquet"), out)
 
 
 @pytest.mark.needs("pyarrow")
@@ -122,11 +93,10 @@ def test_memory_does_not_grow_with_a_sweep_to_parquet(tmp_path):
     code = """
 import resource, sys
 from iosim.counting.sweep_axes import build
-from iosim.sweeps.executors import Serial
 from iosim.sweeps.parts import Work
 from iosim.sweeps.run import write_file
 plan = build({"N": list(range(1000, 1000 + int(sys.argv[1]))), "d": [64, 128], "M": "16KB:266KB:+1KB"}, ["flash1", "flash2"], "128x64")
-write_file(Work(plan, "parquet"), sys.argv[2], Serial())
+write_file(Work(plan, "parquet"), sys.argv[2])
 print(plan.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     said = [
