@@ -24,7 +24,7 @@ from iosim.counting.sweep_axes import build
 from iosim.schedules import find
 from iosim.studies import accesses
 from iosim.studies.cache import LRU
-from iosim.sweeps.row_text import CSV, lines
+from iosim.sweeps.row_text import lines_of_csv
 
 PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
 HEADER = "| question | peer | its seconds | iosim's | ratio | its answer | iosim's |\n|---|---|--:|--:|--:|--:|--:|\n"
@@ -241,9 +241,9 @@ def rows_with(writer):
         made = list(Chunks(build(axes, "flash1,flash2", "128x64")))
         table = pd.concat([rows.to_frame() for rows in made], ignore_index=True)
         write = writer(table)
-        for work in (writer(table[:99]), lambda: lines(made[-1], CSV)):
+        for work in (writer(table[:99]), lambda: lines_of_csv(made[-1])):
             work()
-        theirs, ours = turns(write, lambda: sum(lines(rows, CSV).count(b"\n") for rows in made), quick)
+        theirs, ours = turns(write, lambda: sum(lines_of_csv(rows).count(b"\n") for rows in made), quick)
         assert ours[1] == theirs[1] == len(table)
         yield "rows of a sweep as CSV in memory", theirs, ours
 

@@ -63,7 +63,7 @@ def line(rows, form, jobs, seconds, cpu, others, size, memory):
 
 
 WORKERS, GOAL, PART_ROWS = 100, 10**10, 2**17
-LINE_BYTES = 305  # of a part in _parts.jsonl, and about as much in the manifest
+LINE_BYTES = 190  # of a part in the manifest
 BEGIN = "From the largest run"
 PAPER = """From the largest run, {rate:,.0f} rows a second of CPU and {size:.1f} bytes a row in Parquet
 ({csv:.0f} in CSV):
@@ -75,7 +75,7 @@ PAPER = """From the largest run, {rate:,.0f} rows a second of CPU and {size:.1f}
 | minutes on {workers} workers, if the disk keeps up | {minutes:.0f} |
 | GB in Parquet | {gb:,.0f} |
 | GB in CSV | {csv_gb:,.0f} |
-| MB of `_parts.jsonl`, and of the manifest | {journal:.0f} |
+| MB of the manifest | {journal:.0f} |
 | parts that Dask's scheduler holds at a time | {held} |
 """
 

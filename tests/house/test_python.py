@@ -88,7 +88,7 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "co
 PYTHON_NAMES = {"no_counters": "counters", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
     "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
-    "sweep": {"path", "format", "part_rows", "resume", "quiet", "share"},  # the answer is a DataFrame
+    "sweep": {"path", "format", "part_rows", "resume", "quiet", "gather"},  # the answer is a DataFrame
     "plot": {"M"},
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
 }  # fmt: skip

@@ -187,7 +187,7 @@ def schema():
         found[f"{command}.csv"] = of_rows(command, lines)
     found["trace.json"] = finished(reduce(both, (shape(json.loads(run("trace", line, "--json"))) for line in TRACES)))
     found["calibrate.json"] = finished(shape(calibrated()))
-    of_sweep = ("_manifest.json", "_parts.jsonl", "FILE.meta.json")
+    of_sweep = ("_manifest.json", "FILE.meta.json")
     found |= zip(of_sweep, map(finished, map(shape, written_by_a_sweep())), strict=True)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -256,14 +256,13 @@ def calibrated():
 
 
 def written_by_a_sweep():
-    """The manifest of a folder, a line of its journal, and what stands beside a file."""
+    """The manifest of a folder, and what stands beside a file."""
     with TemporaryDirectory() as folder:
         for name in ("sweep/", "x.csv"):
             assert invoked(*SWEEP, f"{folder}/{name}").exit_code == 0
         manifest = json.loads(Path(folder, "sweep/_manifest.json").read_text())
         manifest["arguments"] = {}  # depend on what is asked
-        line = Path(folder, "sweep/_parts.jsonl").read_text().splitlines()[0]
-        return manifest, json.loads(line), json.loads(Path(folder, "x.csv.meta.json").read_text())
+        return manifest, json.loads(Path(folder, "x.csv.meta.json").read_text())
 
 
 def text_of(value):
