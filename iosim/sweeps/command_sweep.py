@@ -204,9 +204,9 @@ def command(
         answer_size(plan, question.command, target)
         return
     say([*plan.notes, *(() if names_schedules(question.command) else notes_on_schedules(plan))])
-    from .executors import team_of
     from .inputs import inputs_of
     from .parts import Work
+    from .run import team_of
 
     files = loaded(click.get_current_context())
     inputs = inputs_of(plan, {file: BROUGHT.get(file, ()) for file in files})

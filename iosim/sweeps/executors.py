@@ -19,8 +19,7 @@ from itertools import islice
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from ..errors import CheckError, InputError
-from ..units import parse_count
+from ..errors import CheckError
 from .inputs import Maker, check_maker, this_maker
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Task = Callable[["Work", int], Iterator[T]]
 """What makes something of a part, piece by piece."""
-MOST_JOBS = 1024
 AHEAD = 3  # parts begun or ready for each worker, so that memory is bounded and no worker waits
 MOST_DEATHS = 3  # deaths of processes that are allowed before any part is made
 SECONDS_TO_LOOK, SECONDS_WITHOUT_WORKERS = 5, 300
@@ -48,21 +46,6 @@ class Team(NamedTuple):
     executor: Callable[[], Executor]
     size: Callable[[], int]
     say: Callable[[str], object] = lambda note: None
-
-
-@contextmanager
-def team_of(jobs: int | str | None, dask: str | None, say: Callable[[str], object]) -> Iterator[Team | None]:
-    """What makes the parts: this process (None), `jobs` processes, or the workers of a scheduler of Dask."""
-    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
-    if dask is None:
-        yield processes(count) if count > 1 else None
-        return
-    if count > 1 and dask != "local":
-        raise InputError("--jobs", jobs, "a number with --dask local", "a scheduler has the workers it has")
-    from .dask_workers import workers
-
-    with workers(dask, None if jobs is None else count, say) as team:
-        yield team
 
 
 def results(team: Team | None, task: Task[T], work: Work, parts: Iterable[int], ordered: bool = True) -> Generator[T]:

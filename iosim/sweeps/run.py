@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from ..cells import Cells, Chunk
@@ -11,8 +11,8 @@ from ..counting.names import takes_options
 from ..counting.sweep_axes import AXES, AxisValue, build
 from ..errors import CheckError, InputError
 from ..points import COUNT, known, own_options
-from ..units import MOST_POINTS
-from .executors import Team, results, team_of
+from ..units import MOST_POINTS, parse_count
+from .executors import Team, processes, results
 from .inputs import inputs_of
 from .parts import Work, make_chunks, make_pieces, write
 from .questions import asking
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .row_text import Out
+
+MOST_JOBS = 1024
+
+
+@contextmanager
+def team_of(jobs: int | str | None, dask: str | None, say: Callable[[str], object]) -> Iterator[Team | None]:
+    """What makes the parts: this process (None), `jobs` processes, or the workers of a scheduler of Dask."""
+    count = 1 if jobs is None else parse_count(jobs, "--jobs", most=MOST_JOBS)
+    if dask is None:
+        yield processes(count) if count > 1 else None
+        return
+    if count > 1 and dask != "local":
+        raise InputError("--jobs", jobs, "a number with --dask local", "a scheduler has the workers it has")
+    from .dask_workers import workers
+
+    with workers(dask, None if jobs is None else count, say) as team:
+        yield team
 
 
 def write_file(

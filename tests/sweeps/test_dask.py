@@ -10,8 +10,9 @@ from sweeps_run import LARGE, LONG, SMALLEST, begun, cluster_of, ended, gathered
 
 from iosim.counting.sweep_axes import build
 from iosim.errors import CheckError, InputError, MissingError
-from iosim.sweeps.executors import results, team_of
+from iosim.sweeps.executors import results
 from iosim.sweeps.parts import Work
+from iosim.sweeps.run import team_of
 
 pytestmark = [pytest.mark.needs("distributed"), pytest.mark.early]  # its tests wait for processes
 
