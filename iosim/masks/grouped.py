@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, cast
 
 from ..core.tiling import S
-from .closed_form import Axis, Counts, Strip, strip_counts
-from .counts import strip_of
+from .closed_form import Axis, Counts, Strip, strip_counts, strip_of
 from .expression import unit
 from .mask import BoundMask, Mask, axis
 

@@ -1,7 +1,8 @@
 """Masks such as `causal&window:64|global:1b`: predicates on (query, key) pairs, and their binding to tiles.
 
 x is the position of the query (of N) and y that of the key (of Nk). An atom with the suffix b uses the numbers i and j
-of their tiles instead. Only tables, parts and files import NumPy. Counts (closed_form.py, counts.py) are whole numbers.
+of their tiles instead. Only tables, parts and files import NumPy. Counts (closed_form.py, intervals.py) are
+whole numbers.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from ..core.arrays import smaller
 from ..core.problem import DENSE, Attention
 from ..core.tiling import S
 from ..errors import InputError
-from .atoms import Chunks, Diagonals, Documents, First
-from .closed_form import Axis, Counts
-from .counts import Counter, closed_counts
+from .atoms import Diagonals, First
+from .closed_form import Axis, Counts, closed_counts
 from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
 from .text import WHERE, parse_expression
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
 MOST_SUMMED_PAIRS = 2**26  # the most pairs whose sums are kept for other tilings: 256 MB
-MANY_SEGMENTS, PAIRS_A_SEGMENT = 64, 2**14  # so many pairs are looked at in the time that a visit of a segment takes
 CAUSAL = Atom("causal")
 PAIRS_AT_ONCE = 2**22  # pairs of tokens that are evaluated at once
 
@@ -277,7 +276,10 @@ class BoundMask(Generic[S]):
         """The exact number of visible pairs of tokens."""
         Br, Bc, N, Nk = map(int, (self.rows_q, self.rows_k, self.N, self.Nk))
         if self.unit == "tokens":
-            return int(_bind(self.mask, N, Nk, 1, 1, True).active_tiles)
+            from .visible import of_mask
+
+            seen = of_mask(self.mask, N, Nk, None)
+            return seen.pairs + seen.any_rows - seen.rows
         if self.unit == "tiles":
             rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}
             return int(sum(self.pairs(r, c) * rows[r] * cols[c] for r in rows for c in cols))
@@ -299,43 +301,11 @@ class BoundMask(Generic[S]):
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
         shift: Size = self.shift if kind == "tokens" else 0
         found = closed_counts(expr, rows, cols, shift)
-        if found is not None:
-            return found
-        if not all(isinstance(size, int) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
-            return self._array_counts()
-        if self._in_many_segments() and (summed := Summed.of(self.mask, int(self.N), int(self.Nk))):
-            return self.table_counts(summed.table(int(self.rows_q), int(self.rows_k)))
-        return Counter(expr, cast("Axis", rows), cast("Axis", cols), cast("int", shift)).counts()
+        if found is None:
+            from .intervals import tile_counts
 
-    def _in_many_segments(self) -> bool:
-        """Whether to look at each pair of a mask of tokens, once for all tilings: visits of its segments, for this
-        tiling and those before it, would take longer."""
-        N, Nk = int(self.N), int(self.Nk)
-        if self.unit != "tokens" or N * Nk > MOST_SUMMED_PAIRS:
-            return False
-        longest = max(N, Nk)
-        shapes = [a.shape for a in atoms(self.mask.expr) if isinstance(a.shape, Chunks | Documents)]
-        segments = sum(1 for shape in shapes for _ in shape.edges(0, longest - 1))
-        in_a_tile = segments * min(max(int(self.rows_q), int(self.rows_k)), longest) // longest
-        visits = Visits.of(self.mask, N, Nk)
-        visits.number += segments * (1 + in_a_tile)
-        return visits.number > max(MANY_SEGMENTS, N * Nk // PAIRS_A_SEGMENT)
-
-    def _array_counts(self) -> Counts:
-        """The counts for arrays of sizes, without a closed form."""
-        import numpy as np
-
-        from .array_counts import array_counts, combined, distinct, each_counts
-
-        expr, kind = self.mask.expr, self.unit
-        sizes, places = distinct(np.broadcast_arrays(self.N, self.Nk, self.rows_q, self.rows_k))
-        if self.mask.counts_at_once:
-            N, Nk, rows_q, rows_k = sizes
-            shift: Size = Nk - N if kind == "tokens" else 0
-            found = array_counts(expr, axis(N, rows_q, kind), axis(Nk, rows_k, kind), shift)
-        else:
-            found = each_counts(sizes, lambda *one: _bind(self.mask, *one, True)._counts)
-        return combined([found], lambda columns: columns[0][places])
+            found = tile_counts(expr, rows, cols, shift)
+        return found
 
     def table_counts(self, table: Bools) -> Counts:
         """The counts, summed from a table of active tiles."""
@@ -346,19 +316,6 @@ class BoundMask(Generic[S]):
             {r: int(table[part].any(axis=1).sum()) for r, part in halves[0].items()},
             {c: int(table[:, part].any(axis=0).sum()) for c, part in halves[1].items()},
         )
-
-
-class Visits:
-    """How often chunks and documents were visited to count a mask, over all tilings of N x Nk tokens. Each is visited
-    once for each one that it shares a tile with."""
-
-    number = 0
-
-    @staticmethod
-    @lru_cache(maxsize=256)
-    def of(mask: Mask, N: int, Nk: int) -> Visits:
-        """The visits so far."""
-        return Visits()
 
 
 class Summed(NamedTuple):

@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections import Counter as Tally
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.dependent_tiles import Span
 from ..errors import FoldingError, InputError
-from .atoms import Stripes
-from .closed_form import Axis
-from .counts import Band, Counter
-from .expression import Atom, evaluate, joined
 from .mask import MOST_TABLE_PAIRS, BoundMask
 
 if TYPE_CHECKING:
@@ -28,11 +23,9 @@ if TYPE_CHECKING:
     from ..core.mask_types import BoundMask as AnyBoundMask
     from ..core.problem import Attention
     from ..core.shapes import SizeClasses, Tile
-    from ..core.typing import Bools, Size, Test
+    from ..core.typing import Size
 
-MOST_PERIOD = 2**20  # of strides together
 MOST_QUERIES = 2**25  # one number each: 256 MB
-QUERIES_AT_ONCE = 2**20
 
 
 class Reaches(NamedTuple):
@@ -148,65 +141,23 @@ class Ends(NamedTuple):
 @lru_cache(maxsize=64)
 def ends_of_rows(mask: BoundMask) -> Ends:
     """The first and the last key that each query sees."""
-    if mask.unit == "tokens" and Counter(mask.mask.expr, *token_axes(mask), mask.shift).period <= MOST_PERIOD:
-        return ends_by_interval(mask)
-    return ends_by_pair(mask)
-
-
-def token_axes(mask: BoundMask) -> tuple[Axis[int], Axis[int]]:
-    """The axes of queries and of keys, in tiles of one token."""
-    return Axis(mask.N, 1, 0), Axis(mask.Nk, 1, 0)
+    return ends_by_interval(mask) if mask.unit == "tokens" else ends_by_pair(mask)
 
 
 def ends_by_interval(mask: BoundMask) -> Ends:
-    """The ends of each query under a mask of tokens. In a pair of bands, and between two edges of causal and windows,
-    what a query sees depends only on y - x modulo the strides: on its residue."""
+    """The ends of each query under a mask of tokens, from the intervals of keys that it sees."""
     import numpy as np
+
+    from .pieces import pieces
 
     few_enough(mask.N, mask)
     found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
-    counter = Counter(mask.mask.expr, *token_axes(mask), mask.shift)
-    edges = sorted({-mask.N, mask.Nk, *(edge for edge in counter.edges if -mask.N < edge < mask.Nk)})
-    for rows in counter.row_bands():
-        for cols in counter.col_bands(rows):
-            first, last = counter.span(rows, cols)
-            for low, stop in pairwise(edges):
-                if low <= last and first < stop:
-                    see(found, rows, cols, counter, (low, stop))
+    whole = pieces(mask.mask.expr, *(np.array([size]) for size in (mask.N, mask.Nk, mask.shift)))
+    for rows in whole.in_rows():
+        for owner, first, last in rows.runs(gap=mask.Nk):
+            np.minimum.at(found.first, rows.start[owner], first)
+            np.maximum.at(found.last, rows.start[owner], last + 1)
     return found
-
-
-def see(found: Ends, rows: Band, cols: Band, counter: Counter, deltas: tuple[int, int]) -> None:
-    """Widen the ends to what the queries of a band see in a band of keys, where y - x lies in `deltas` (low, stop)."""
-    import numpy as np
-
-    (low, stop), period = deltas, counter.period
-
-    def residues(atom: Atom) -> Test:
-        """Whether an atom sees each residue. Only stripes tell one difference of `deltas` from another."""
-        at = np.arange(period) if isinstance(atom.shape, Stripes) else low
-        return atom.sees_in_cell(rows.start, cols.start, at, counter.shift)
-
-    seen = np.broadcast_to(evaluate(counter.expr, residues, joined), (period,))
-    if not seen.any():
-        return
-    back, ahead = steps_back(seen), steps_back(seen[::-1])[::-1]
-    for start in range(rows.start, rows.stop, QUERIES_AT_ONCE):
-        x = np.arange(start, min(rows.stop, start + QUERIES_AT_ONCE))
-        least, most = np.maximum(low, cols.start - x), np.minimum(stop - 1, cols.stop - 1 - x)
-        first, last = least + ahead[least % period], most - back[most % period]
-        part = slice(start, start + len(x))
-        found.first[part] = np.where(first <= most, np.minimum(found.first[part], x + first), found.first[part])
-        found.last[part] = np.where(last >= least, np.maximum(found.last[part], x + last + 1), found.last[part])
-
-
-def steps_back(seen: Bools) -> NDArray[np.int64]:
-    """The steps back from each residue to the nearest one that is seen. The period wraps around."""
-    import numpy as np
-
-    places = np.arange(2 * len(seen))
-    last = np.maximum.accumulate(np.where(np.tile(seen, 2), places, -1))
-    return (places - last)[len(seen) :]
 
 
 def ends_by_pair(mask: BoundMask) -> Ends:

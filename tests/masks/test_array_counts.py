@@ -7,7 +7,7 @@ import pytest
 from random_masks import random_mask
 
 from iosim import Attention, Tiling
-from iosim.masks import array_counts, parse_mask, reach
+from iosim.masks import intervals, parse_mask, pieces, reach
 from iosim.masks.mask import Mask
 
 
@@ -49,8 +49,8 @@ def ends_by_pair(bound):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_random_masks_against_every_pair(seed, monkeypatch):
-    monkeypatch.setattr(array_counts, "INTERVALS_AT_ONCE", [10, 2**22][seed % 2])
-    monkeypatch.setattr(reach, "QUERIES_AT_ONCE", [3, 2**20][seed % 2])
+    monkeypatch.setattr(intervals, "ENDS_AT_ONCE", [10, 2**22][seed % 2])
+    monkeypatch.setattr(pieces, "ROWS_AT_ONCE", [3, 2**18][seed % 2])
     rng = random.Random(seed)
     for _ in range(5):
         judge(rng, 6)
@@ -88,15 +88,15 @@ def test_large_sizes_are_counted_like_numbers(mask):
 
 def test_equal_problems_are_counted_once(monkeypatch):
     """M and d do not change what a mask hides."""
-    seen, count = [], array_counts.array_counts
-    monkeypatch.setattr(array_counts, "array_counts", lambda e, rows, *more: seen.append(rows) or count(e, rows, *more))
+    seen, count = [], intervals.pieces
+    monkeypatch.setattr(intervals, "pieces", lambda e, N, *more: seen.append(N) or count(e, N, *more))
     N = np.array([50, 60, 50, 50, 60])
     bound = parse_mask("window:3|global:2").bind(Attention(N, 1), Tiling(N * 0 + 8, N * 0 + 4))
-    assert len(bound.active_tiles) == 5 and [len(rows.whole) for rows in seen] == [2]
+    assert len(bound.active_tiles) == 5 and [len(rows) for rows in seen] == [2]
 
 
 def test_problems_are_told_apart_whatever_their_sizes():
     """One number for each problem would not fit an int64 here: the first two have the same one modulo 2^64."""
     columns = [np.array(column) for column in ([5, 9, 1], [1, 1, 2**32], [1, 1, 2**32], [3, 3, 3])]
-    rows, places = array_counts.distinct(columns)
+    rows, places = intervals.distinct(columns)
     assert [row[places].tolist() for row in rows] == [column.tolist() for column in columns]

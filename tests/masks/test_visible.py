@@ -64,11 +64,13 @@ def test_strides_are_counted_by_residues():
 
 def test_strides_over_many_keys():
     """The pairs of a union follow from those of single strides: sums with alternating signs over all intersections."""
-    N, strides = 2**48, (7, 11, 13, 17)
+    N, strides = 2**16, (7, 11, 13)
     pairs = 0
-    for several in chain.from_iterable(combinations(strides, k) for k in range(1, 5)):
+    for several in chain.from_iterable(combinations(strides, k) for k in range(1, 4)):
         pairs -= (-1) ** len(several) * visible(parse_mask(f"strided:{prod(several)}"), N, N).pairs
     assert visible(parse_mask("|".join(f"strided:{S}" for S in strides)), N, N) == Visible(pairs, N, N, N, N)
+    N, size = 2**48, 1001
+    assert visible(parse_mask("strided:1001"), N, N).pairs == sum(len(range(r, N, size)) ** 2 for r in range(size))
 
 
 @pytest.mark.parametrize("N, Nk", [(1, 1), (1, 7), (7, 1), (5, 9)])
