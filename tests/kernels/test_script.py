@@ -77,6 +77,7 @@ def test_launches_are_answered_for_in_order(iosim, script):
     assert "a line of the script" in found.stderr and "a line of the script" not in found.stdout
     assert TUNED in found.stderr
     found = iosim("explain", "--script", path, "--no-resources", "--tune", "--json")
+    assert len(json.loads(iosim("explain", "--script", path, "--kernel", "add", "--json").stdout)["refused"]) == 1
     answers, refused = (json.loads(found.stdout)[key] for key in ("answers", "refused"))
     assert found.exit_code == 1 and [(r["kernel"], r["place"]) for r in refused] == [
         ("add", "bench.py, line 13 `add[(1,)](X, X)`")]  # fmt: skip
@@ -87,13 +88,7 @@ def test_launches_are_answered_for_in_order(iosim, script):
     assert sorted(a["constants"]["BLOCK"] for a in answers[1:3]) == [256, 1024] and answers[3]["num_warps"] == 2
 
 
-def test_only_one_kernel_of_a_script(ask, script):
-    path = script(WITHOUT_TORCH)
-    assert ask("explain", "--script", path, "--kernel", "gather", "--no-resources")["launches"] == 3
-
-
 @pytest.mark.parametrize("text, message", [
-    ("x = 1\n", "launches of no kernel"),
     ("x = 1\n", "the script saw a GPU of sm_90; --target names another"),
     ("x = undefined\nadd[(1,)]()\n", "ended early, line 4 `x = undefined`: NameError"),
     ("add[1.5](1, 1, 1, 1, 1)\n", "line 4"),
@@ -171,7 +166,7 @@ def test_faults_of_a_launch_file(iosim, tmp_path, text, message):
     assert found.exit_code == 2 and message in found.stderr and "Traceback" not in found.stderr, found.stderr
 
 
-NEEDED = "Error: PyTorch is needed for this script: pip install torch (the CPU build is enough)"
+NEEDED = "Error: PyTorch is needed for this script: pip install torch (the CPU build is enough)\n"
 X = 'torch.empty(32, 64, dtype=torch.float16, device="cuda")'
 
 
@@ -183,16 +178,13 @@ def torchless():
 
 
 @pytest.mark.usefixtures("torchless")
-@pytest.mark.parametrize("text, more", [
-    (f"x = {X}\nadd[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
-    (f"if torch.cuda.is_available(): x = {X}; add[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
-    (f"x = {X}\nadd[(x.numel() // 4,)](x, x, x, 20, BLOCK=32)\n", "; it ended early, line 6 `add[(x.numel() // 4,)]"),
-    (f"import iosim\nx = iosim.tensor('fp16', {X}.shape)\nadd[(1,)](x, x, x, 20, BLOCK=32)\n", ""),
+@pytest.mark.parametrize("text", [
+    f"x = {X}\nadd[(1,)](x, x, x, 20, BLOCK=32)\n",
+    f"import iosim\nx = iosim.tensor('fp16', {X}.shape)\nadd[(1,)](x, x, x, 20, BLOCK=32)\n",
 ])  # fmt: skip
-def test_launches_that_need_pytorch_without_it(iosim, script, text, more):
+def test_launches_that_need_pytorch_without_it(iosim, script, text):
     found = iosim("explain", "--script", script("import torch\n" + text))
-    assert found.exit_code == 3 and found.stderr.startswith(NEEDED + more), found.stderr
-    assert more or found.stderr == NEEDED + "\n"
+    assert (found.exit_code, found.stderr) == (3, NEEDED)
 
 
 @pytest.mark.usefixtures("torchless")
@@ -203,7 +195,9 @@ def test_a_script_that_imports_pytorch_in_passing(iosim, script):
     assert "note: not installed, so stand-ins took their place: torch" in found.stderr
 
 
-@pytest.mark.parametrize("sizes, shown", [((32, 8192, 128), "(32, 8192, 128)"), ((32,), "(32,)")])
-def test_the_sizes_of_a_tensor_are_one_tuple(sizes, shown):
-    with pytest.raises(InputError, match=re.escape(f'as in iosim.tensor("fp16", {shown})')):
-        tensor("fp16", *sizes)
+def test_the_sizes_of_a_tensor_are_one_tuple_of_whole_numbers():
+    with pytest.raises(InputError, match=re.escape('as in iosim.tensor("fp16", (32, 8192, 128))')):
+        tensor("fp16", 32, 8192, 128)
+    for shape in ((0,), (4, -1), (2.5,)):
+        with pytest.raises(InputError, match="sizes that are whole numbers from 1"):
+            tensor("fp16", shape)

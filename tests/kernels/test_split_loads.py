@@ -38,18 +38,12 @@ def test_the_words_that_a_thread_has_side_by_side_are_read_from_ttgir():
     assert side_by_side(more) == {4: (4, 16), 2: (2, 16), 8: (8, 8)}, "a scalar, and rows of one word"
 
 
-@pytest.mark.parametrize(
-    "widths, wide, scalars, told",
-    [
-        ({2: 96}, {2: (16, 16)}, {"M": 1000, "N": 3000, "stride": 1, "K": 64}, True),
-        ({2: 96}, {2: (2, 16)}, {"M": 4096, "stride": 1}, False),
-        ({2: 7}, {2: (2, 2)}, {"M": 1000}, False),
-        ({2: 9, 16: 10}, {2: (2, 16)}, {"M": 1000}, False),
-        ({4: 96}, {4: (16, 16)}, {"M": 1000, "N": 3000}, True),
-        ({4: 96}, {4: (4, 4)}, {"M": 1000}, False),
-        ({}, {}, {"M": 1000}, False),
-    ],
-)
+@pytest.mark.parametrize("widths, wide, scalars, told", [
+    ({2: 96}, {2: (16, 16)}, {"M": 1000, "N": 3000, "stride": 1, "K": 64}, True),
+    ({2: 96}, {2: (2, 16)}, {"M": 4096, "stride": 1}, False), ({2: 7}, {2: (2, 2)}, {"M": 1000}, False),
+    ({2: 9, 16: 10}, {2: (2, 16)}, {"M": 1000}, False), ({4: 96}, {4: (4, 4)}, {"M": 1000}, False),
+    ({4: 96}, {4: (16, 16)}, {"M": 1000, "N": 3000}, True), ({}, {}, {"M": 1000}, False),
+])  # fmt: skip
 def test_a_note_says_which_sizes_are_the_reason(widths, wide, scalars, told):
     notes = split_loads(widths, wide, scalars)
     assert len(notes) == told

@@ -71,17 +71,7 @@ def explain(iosim, tmp_path):
     return run
 
 
-EMBED = (
-    "--no-resources",
-    "--arg",
-    "W=fp32[1000,60]",
-    "--arg",
-    "O=fp32[100,60]",
-    "--arg",
-    "D=60",
-    "--const",
-    "BLOCK=64",
-)
+EMBED = ("--no-resources", "--arg=W=fp32[1000,60]", "--arg=O=fp32[100,60]", "--arg=D=60", "--const=BLOCK=64")
 
 
 def test_an_embedding_reads_so_many_words_wherever_they_are(explain, tmp_path):
@@ -156,12 +146,6 @@ def test_tensors_of_a_script_have_addresses(ask, tmp_path):
     answer = ask("explain", "--script", tmp_path / "bench.py", "--no-resources")
     row = answer["tensors"]["*P"]
     assert (row["reads"], row["distinct_reads"]) == (221, 171), "the last row is half of the first"
-
-
-def test_requests_without_addresses_are_no_events(explain, tmp_path):
-    options = (*EMBED, "--arg", "IDS=int64[100]", "--const", "GUARD=False")
-    _, told = explain("embed", "100", *options, "--trace", tmp_path / "events.csv")
-    assert "what is loaded from IDS decides an address" in told
 
 
 def test_atomic_words_count_once_against_the_floor(explain):
