@@ -23,12 +23,13 @@ from ..counting.conditions import conditions
 from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, rules_of
 from ..counting.names import takes_options
 from ..counting.notes import mask_notes, tile_notes
-from ..counting.sentence import BASELINE, NEAR, distance_to_floor, joined, times
+from ..counting.sentence import BASELINE
 from ..errors import IosimError
 from ..hardware import Hardware, configs_folder, load, measured_as
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
+from ..verdict import NEAR, Way, times, verdict
 from .generated import GENERATED, asked_of_generated
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
@@ -284,6 +285,7 @@ ROW: Columns[RooflineRow] = columns_of(
     Column("launch", "string", "launch", spare=14),
     Column("intensity", "number", "FLOP/B", ".2f", 5),
     Column("ridge", "number", "ridge", ".1f", 4),
+    Column("ratio_to_floor", "number", "x floor", ".3f", 3),
     Column("ideal_l2_seconds", "number", "us ideal L2", lambda row: microseconds(row.ideal_l2_seconds)),
     Column("ideal_l2_binds", "string", "limit"),
     Column("sm_traffic_seconds", "number", "us SM traffic", lambda row: microseconds(row.sm_traffic_seconds), 11),
@@ -311,8 +313,8 @@ ALONE = {"sm_traffic_seconds": "us", "sm_traffic_binds": "limit"}  # headings of
 PREDICTED = tuple(column.name for column in LAUNCH if column.name.startswith("predicted"))
 SHOWN = (
     "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
-    "intensity", "ridge", "ideal_l2_seconds", "ideal_l2_binds", "sm_traffic_seconds", "sm_traffic_binds",
-    "predicted_seconds", "predicted_binds",
+    "intensity", "ridge", "ratio_to_floor", "ideal_l2_seconds", "ideal_l2_binds", "sm_traffic_seconds",
+    "sm_traffic_binds", "predicted_seconds", "predicted_binds",
 )  # fmt: skip
 
 
@@ -380,32 +382,41 @@ def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
     best, lead, reasons = winners(found), list[str](), list[str]()
     for row in best:
         label = f"{row.phase}: " * (len({each.phase for each in best}) > 1)
-        lead += [label + bound_sentence(found, row), *measured_sentence(found, row)]
+        first, *more = time_lines(found, row)
+        lead += [label + first, *more]
         reasons += [*([label.rstrip()] if label else []), *reasons_of(found, row)]
     return lead or ["Nothing that was asked for fits in this SRAM."], reasons
 
 
 def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
-    """The sentences about one phase below its bound: the SM traffic, and the other rows."""
-    alike = [row for row in found.rows if row.launch == "all" and row is not winner]
-    phase = [row for row in alike if kind(row) == kind(winner)]
-    slower = sorted((row for row in phase if row.bound_seconds > NEAR * winner.bound_seconds), key=cost)
-    near = [row for row in phase if row.fits and row not in slower]
-    baseline = [row for row in slower if row.schedule == BASELINE]
-    within = [row for row in slower if row.fits]
-    lines = sm_traffic_sentence(winner)
-    lines += [nearly_as_fast(winner, near)] if near else []
-    other = next(iter([*baseline, *within, *slower]), None)
-    next_one = within[0] if within and within[0] is not other else None
-    lines += [f"{winner.schedule} takes {compared(winner, row, found.M_bytes)}" for row in (other, next_one) if row]
-    lines += as_generated(winner, [row for row in [winner, *phase] if row.fits])
-    distance = distance_to_floor(winner.ratio_to_floor, found.M_bytes, f"The traffic of {winner.schedule}")
-    return [*lines, distance] if distance else lines
+    """The sentences about one phase below its bound: standard attention beside it, and what is next."""
+    alike = sorted((row for row in found.rows if row.launch == "all" and kind(row) == kind(winner)), key=cost)
+    rows = {named(row): row for row in alike}
+    ways = [
+        Way(name, cost(row)[0], row.fits, row.smem_peak_bytes or 0, shown=f"{microseconds(row.bound_seconds)} us")
+        for name, row in rows.items()
+    ]
+    baseline = next((way for way in ways if rows[way.name].schedule == BASELINE), None)
+    _, *rest = verdict(
+        ways, "take", found.M_bytes, baseline, lambda best, other: why(rows[best.name], rows[other.name])
+    )
+    return rest
+
+
+def why(best: RooflineRow, other: RooflineRow) -> str:
+    """Why a row takes longer than the best one."""
+    for text, mine, its in (
+        ("HBM moves {} times as many bytes", best.bound_bytes, other.bound_bytes),
+        ("it computes {} times as many FLOPs of products", best.work.matrix_flops, other.work.matrix_flops),
+    ):
+        if its > NEAR * mine:
+            return text.format(times(its, mine))
+    return SLOWEST[other.bound_binds]
 
 
 def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
-    """The sentences about the times of a row: the bound, what was measured, and the time of the SM traffic."""
-    return [bound_sentence(found, row), *measured_sentence(found, row), *sm_traffic_sentence(row)]
+    """The sentences about the times of a row: the bound, and what was measured."""
+    return [bound_sentence(found, row), *measured_sentence(found, row)]
 
 
 def bound_sentence(found: Roofline, row: RooflineRow) -> str:
@@ -446,57 +457,6 @@ def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
     return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
 
 
-def sm_traffic_sentence(row: RooflineRow) -> list[str]:
-    """The sentence about the time of the SM traffic, if it differs from the bound, as it may on a chip with an L2."""
-    if row.sm_traffic_seconds <= NEAR * row.bound_seconds:
-        return []
-    moved = f"What its multiprocessors load and store would take {row.sm_traffic_seconds * 1e6:,.2f} us from HBM alone"
-    served = 1 - row.work.floor_bytes / row.work.total_bytes
-    share = "most of it" if served > 0.5 else f"{100 * served:.0f} % of it" if served > 0.1 else "a part of it"
-    return [f"{moved}. That is no bound, because the L2 serves {share}."]
-
-
 def named(row: RooflineRow) -> str:
     """A row by its schedule and tiles."""
     return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
-
-
-def as_generated(winner: RooflineRow, fitting: Sequence[RooflineRow]) -> list[str]:
-    """The sentences about the predicted time of generated kernels: the winner's, and a shorter one of other rows that
-    fit."""
-    timed = [(row.predicted_seconds, row) for row in fitting if row.predicted_seconds is not None]
-    if not timed:
-        return []
-    least, fastest = min(timed, key=lambda one: one[0])
-    own, lines = winner.predicted_seconds, []
-    if own is not None:
-        share = times(own, winner.bound_seconds)
-        lines = [f"Its generated kernels are predicted to take {own * 1e6:,.2f} us, {share}x the bound."]
-    if own is None or own > NEAR * least:
-        which = f"Of the generated kernels whose time is predicted, those of {named(fastest)} are fastest"
-        lines.append(f"{which}: {least * 1e6:,.2f} us.")
-    return lines
-
-
-def nearly_as_fast(winner: RooflineRow, near: Sequence[RooflineRow]) -> str:
-    """The sentence about rows that take as long as the winner, or hardly longer."""
-    most = times(max(row.bound_seconds for row in near), winner.bound_seconds)
-    verb = "takes" if len(near) == 1 else "take"
-    more = any(row.work.total_bytes > winner.work.total_bytes for row in near)
-    fewest = f", and {winner.schedule} moves the fewest bytes" if more else ""
-    return f"{joined(map(named, near))} {verb} {'as long' if most == '1' else f'at most {most} times as long'}{fewest}."
-
-
-def compared(winner: RooflineRow, other: RooflineRow, M_bytes: int) -> str:
-    """The end of a sentence: the winner's time and bytes compared with those of another row, and the limit of both."""
-    beyond = "" if other.fits else f", which would need {times(other.smem_peak_bytes or 0, M_bytes)} times this SRAM"
-    text = f"{times(other.bound_seconds, winner.bound_seconds)}x less than {named(other)}{beyond}: "
-    mine, its = winner.bound_bytes, other.bound_bytes
-    if mine != its:
-        text += f"HBM moves {times(max(its, mine), min(its, mine))}x {'fewer' if its > mine else 'more'} bytes, and "
-    done, theirs = winner.work.matrix_flops, other.work.matrix_flops
-    if theirs > NEAR * done and "matrix" in (winner.bound_binds, other.bound_binds):
-        text += f"it computes {times(theirs, done)}x fewer FLOPs of products, and "
-    if winner.bound_binds == other.bound_binds:
-        return f"{text}{SLOWEST[winner.bound_binds]} in both."
-    return f"{text}{SLOWEST[winner.bound_binds]}, not {SLOWEST[other.bound_binds].rpartition(' ')[0]}."
