@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, in_order, numbered, rounded
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, in_order, numbered
 from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns, problem_row
@@ -16,11 +16,12 @@ from ..counting.names import takes_options
 from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
-from ..tables import at_most, excess
-from ..units import binary, format_bytes, format_rate, parse_bytes, parse_count, parse_rate
+from ..tables import at_most
+from ..units import binary, format_rate, parse_bytes, parse_count, parse_rate
+from ..verdict import Way, about, best_of, verdict
 from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
 from .crossings import Crossing, crossings
-from .room import least_room, nothing_fits, room_note
+from .room import least_room, room_note
 from .schedules import PASSES, Scheme, find_schemes, splits_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from .across import Across
 
 BALANCED = 0.9  # mean work over the largest, below which an answer says so
-NEAR = 1.05  # times as long as the fastest
 FEW_ROWS = 8  # queries from which on decoding is not meant
 SHARES = "decoding implies --gqa pack: the query heads of a KV head share its keys; --gqa repeat reads them for each"
 
@@ -108,10 +108,9 @@ class Links(Answer):
 
     def pieces(self) -> Pieces:
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
-        pairs: Pieces = ["", Table(OF_PAIR, self.pairs)] if self.detail else []
-        first, *reasons = [*answer_lines(self), *(one.text for one in self.crossings)]
-        reasons += ["floors and their names: docs/distributed.md"] if any(r.theorem for r in self.results) else []
-        return [first, self.header(), self.counts(), *left_out, *pairs, *([""] if reasons else []), *reasons]
+        tables: Pieces = ["", Table(OF_CROSSING, self.crossings), "", Table(OF_PAIR, self.pairs)] if self.detail else []
+        first, *others = answer_lines(self)
+        return [first, self.header(), self.counts(), *left_out, *tables, *([""] if others else []), *others]
 
     def header(self) -> str:
         """The lines above the table: the problem, the GPUs and their rates."""
@@ -134,7 +133,7 @@ class Links(Answer):
             "machines": {**self.machines._asdict(), "nodes": self.machines.nodes},
             "results": [{**asdict(r), "seconds": r.seconds} for r in self.results],
             "left_out": self.left_out,
-            "crossovers": [one._asdict() for one in self.crossings],
+            "crossovers": [{**one._asdict(), "text": one.text} for one in self.crossings],
             **({"pairs": [pair._asdict() for pair in self.pairs]} if self.detail else {}),
             "answer": " ".join(answer_lines(self)),
             "notes": self.notes,
@@ -199,6 +198,7 @@ TIME: Column[LinkResult] = Column(
 )
 RESULT: Columns[LinkResult] = (*OF_FIELDS, TIME)
 OF_PAIR: Columns[Pair] = columns_of(Pair)
+OF_CROSSING: Columns[Crossing] = columns_of(Crossing, Column("text", "string"))
 OF_GPUS: Columns[object] = (Column("ranks"), Column("nodes"), Column("M_bytes"), Column("pass", "string"))
 SHOWN = tuple(column.name for column in RESULT if column.heading is not None)
 
@@ -208,43 +208,32 @@ def column_of(name: str) -> Column[LinkResult]:
     return in_order(RESULT, [name])[0]
 
 
-# ---------------------------------------------------------------- the sentence
+# ---------------------------------------------------------------- the sentences
 
 
 def answer_lines(found: Links) -> list[str]:
-    """The sentences that answer: what receives least and how far that is from the floor, and what is fastest."""
-    best, lines = found.best, []
+    """What receives least in its busiest GPU, and how far that is from the floor; what is next; and what is fastest."""
+    best = found.best
     if found.machines.ranks == 1:
         return ["One GPU receives nothing."]
-    if best.fits is False:
-        return [nothing_fits(found.results, found.machines)]
-    others = ordered(r for r in found.results if r.schedule != best.schedule and r.fits is not False)
-    fewer = next((r for r in others if most(r) < most(best)), None)
-    lines.append(("" if fewer is None else "Of those whose GPUs do not wait, ") + fewest_text(found, best))
-    if fewer is not None:
-        far = " over the network" if fewer.network_bytes is not None else ""
-        lines.append(f"{named(fewer)} receives fewer{far}: {amount(fewer)}; {wait_text(fewer)}.")
-    alike = [r.schedule for r in others if most(r) == most(best)]
-    if alike:
-        lines.append(f"As few: {', '.join(alike)}.")
-    after = next((r for r in others if most(r) > most(best)), None)
-    if after is not None and best.largest_received_bytes:
-        lines.append(next_text(best, after))
-    lines += filter(None, [mean_text(found, best)])
-    return [*lines, *time_lines(found)]
+    working = [r for r in found.results if waits(r) <= waits(best)]
+    ways = [as_way(r) for r in sorted(working, key=lambda r: (r is not best, -r.balance))]
+    lines = verdict(ways, "receive", found.machines.memory_bytes)
+    least = best_of(map(as_way, found.results))
+    if least is not None and least.cost < ways[0].cost:
+        lines[0] = f"Of those whose GPUs do not wait, {lines[0]}"
+    return [*lines, *time_lines(found.fastest, found.problem.N // found.machines.ranks)]
 
 
-def fewest_text(found: Links, best: LinkResult) -> str:
-    """The sentence on the result whose busiest GPU receives fewest bytes. It says so if a mean is another number, and
-    if GPUs wait."""
-    floor, equal = floor_text(best), best.mean_received_bytes == best.largest_received_bytes
-    if floor and not equal:
-        floor = f", where the mean is {floor[2:].removeprefix('which is ')}"
-    far = " over the network" if best.network_bytes is not None else ""
-    wait = f"; {wait_text(best)}" if waits(best) else ""
-    alone = equal and (far or not mean_text(found, best))
-    where, each = ("", " a GPU") if alone else (" in its busiest GPU", "")
-    return f"{named(best)} receives the fewest bytes{far}{where}: {amount(best)}{each}{floor}{wait}."
+def as_way(r: LinkResult) -> Way:
+    """A result as the verdict compares it: by the bytes of the GPU that receives most, with nodes those over the
+    network before all."""
+    far, all_bytes = most(r)
+    amount = about(all_bytes) if r.network_bytes is None else f"{about(far)} over the network, of {about(all_bytes)},"
+    wait = f"; its GPUs wait, their mean work is {r.balance:.3f} of the largest" if waits(r) else ""
+    cost = far + all_bytes / 2**100  # of equal ones the fewest in all
+    shown = f"{amount} in its busiest GPU{floor_text(r)}{wait}"
+    return Way(named(r), cost if far else all_bytes, r.fits, r.memory_bytes, shown=shown)
 
 
 def waits(result: LinkResult) -> bool:
@@ -252,110 +241,32 @@ def waits(result: LinkResult) -> bool:
     return result.balance < BALANCED
 
 
-def wait_text(result: LinkResult) -> str:
-    """The words on GPUs that wait."""
-    return f"its GPUs wait: their mean work is {result.balance:.3f} of the largest"
-
-
-def amount(result: LinkResult) -> str:
-    """The bytes of the GPU that receives most, with nodes those over the network first."""
-    moved = format_bytes(result.largest_received_bytes)
-    return moved if result.network_bytes is None else f"{format_bytes(result.network_bytes)} of {moved}"
-
-
-def next_text(best: LinkResult, after: LinkResult) -> str:
-    """The sentence on the result after the best."""
-    busiest = " in its busiest GPU" if after.mean_received_bytes != after.largest_received_bytes else ""
-    here, there = most(best), most(after)
-    if here[0] != there[0]:
-        times = f"{rounded(there[0] / here[0])} times as many over the network" if here[0] else "some over the network"
-        return f"{named(after)} is next, with {times}{busiest}."
-    as_far = "as many over the network and " if here[0] else ""
-    in_all = " in all" if here[0] else ""
-    return f"{named(after)} is next, with {as_far}{rounded(there[1] / here[1])} times as many{in_all}{busiest}."
-
-
-def mean_text(found: Links, best: LinkResult) -> str:
-    """The sentence on a result whose GPUs receive fewer bytes on average; nothing if there is none."""
-    least = least_mean(found)
-    if least.mean_received_bytes >= best.mean_received_bytes or most(least) < most(best):
-        return ""
-    if least.network_bytes is not None:
-        return f"{named(least)} receives fewer in all: {amount(least)} a GPU come over the network."
-    mean, busiest = format_bytes(round(least.mean_received_bytes)), format_bytes(least.largest_received_bytes)
-    return f"The mean of {least.schedule} is smaller, {mean} a GPU, but its busiest GPU receives {busiest}."
-
-
-def least_mean(found: Links) -> LinkResult:
-    """The result that fits whose GPUs receive the fewest bytes on average; of those that do not fit, if none does."""
-    return min(found.results, key=lambda r: (r.fits is False, r.mean_received_bytes))
-
-
 def floor_text(result: LinkResult) -> str:
-    """How far a result is from its floor, after a comma: with the decimals of the table, or more if these show 1. With
-    nodes the floor is that of the words between them, as the bytes before it are."""
+    """How far the mean of a result is from its floor, with the decimals of the table, or more if these show 1.
+
+    With nodes the floor is that of the words between them, as the bytes before it are.
+    """
     share, theorem, of = result.ratio_to_floor, result.theorem, ""
     if result.network_bytes is not None:
         share, theorem, of = result.ratio_to_node_floor, result.node_theorem, " of nodes"
     if share is None:
         return ""
     ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
-    free = ", not counting the statistics of rows" if any(result.tensors.get(name) for name in STATISTICS) else ""
-    return f", {'which is' if share == 1 else f'{ratio} times'} the floor{of} ({theorem}){free}"
+    return f"; the mean is {'' if share == 1 else f'{ratio} times '}the floor{of} ({theorem})"
 
 
-def time_lines(found: Links) -> list[str]:
-    """The sentences on the scheme that is fastest at the peaks, on those that take as long, and on its hops."""
-    fast = found.fastest
+def time_lines(fast: LinkResult | None, tokens: int) -> list[str]:
+    """The sentence on the result that is fastest at the peaks, where a GPU has so many tokens; none without rates."""
     if fast is None:
         return []
-    lines = [f"At the peaks {named(fast)} is fastest: {seconds_text(fast.seconds)}, {sum_text(fast)}."]
-    others = [r for r in found.results if r is not fast and r.fits is not False and r.seconds and fast.seconds]
-    alike = [r.schedule for r in others if r.seconds == fast.seconds]
-    if alike:
-        lines.append(f"As fast, with no fewer bytes: {', '.join(alike)}.")
-    lines += filter(None, [near_text(fast, others)])
-    if fast.hides_from_tokens is not None:
-        tokens = found.problem.N // found.machines.ranks
-        verb = "hides" if tokens >= fast.hides_from_tokens else "does not hide"
-        lines.append(
-            f"A hop of {fast.schedule} hides behind arithmetic from {fast.hides_from_tokens:,} tokens a GPU on."
-        )
-        lines.append(f"Here a GPU has {tokens:,}, so the hop {verb}.")
-    return lines
-
-
-def near_text(fast: LinkResult, others: Sequence[LinkResult]) -> str:
-    """The sentence on the result that is nearly as fast and receives the fewest bytes; nothing if `fast` does."""
-    near = [r for r in others if (r.seconds or 0) <= NEAR * (fast.seconds or 0)]
-    least = min([fast, *near], key=lambda r: (*most(r), r is not fast, r.seconds))
-    if least is fast:
-        return ""
-    longer = excess((least.seconds or 0) / (fast.seconds or 1))
-    share = f"{least.largest_received_bytes / fast.largest_received_bytes:.2g} times the bytes"
-    if fast.network_bytes:
-        share += f", and {(least.network_bytes or 0) / fast.network_bytes:.2g} times those over the network"
-    return f"{named(least)} takes {longer} times as long, with {share}."
-
-
-def sum_text(result: LinkResult) -> str:
-    """What the time of a result consists of."""
-    exchange, hop, inside = map(seconds_text, (result.exchange_seconds, result.hop_seconds, result.inside_seconds))
-    work = f"{inside} of {'HBM' if (result.hbm_seconds or 0) == result.inside_seconds else 'arithmetic'}"
-    hops = f"the longer of {hop} of hops and {work}"
-    if not result.hop_seconds:
-        return f"the sum of {exchange} of links and {work}"
-    return f"{exchange} of exchange and {hops}" if result.exchange_seconds else hops
+    least = fast.hides_from_tokens
+    hides = "" if least is None else f"; a hop hides behind arithmetic from {least:,} tokens a GPU on, here {tokens:,}"
+    return [f"At the peaks {named(fast)} is fastest, {seconds_text(fast.seconds)}{hides}."]
 
 
 def named(result: LinkResult) -> str:
     """A result as `usp (heads 4 x ring 2)`."""
     return f"{result.schedule} ({result.split})"
-
-
-def ordered(results: Iterable[LinkResult]) -> list[LinkResult]:
-    """Results by rising bytes of the GPU that receives most; of equal ones, those of the best balance first."""
-    return sorted(results, key=lambda r: (*most(r), -r.balance))
 
 
 def most(result: LinkResult) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """The schedules inside a GPU: flash2 that goes on where the last shard of keys ended, merges, and gradients of a visit.
 
 Each is an ordinary schedule: machines run it, a search finds its best tiles, and CUDA can be generated from it. They
-are not in the lists of `iosim schedules`, because by themselves they are pieces of attention.
+are not in the lists of `iosim schedules`, because by themselves they are pieces of attention. Tests have their words
+and their room by hand.
 """
 
 from __future__ import annotations
@@ -15,24 +16,20 @@ from ..core.levels import Run
 from ..core.problem import Attention, Tensor, with_mask
 from ..core.tiling import Tiling
 from ..errors import InputError
-from ..oracles.attention import attention
-from ..oracles.backward import backward_inputs, backward_output
 from ..schedules.backward import BACKWARD_TENSORS
-from ..schedules.backward_lse import key_side, keys_outside_lse_traffic, row_sums
-from ..schedules.cache import Cache, cache_room, cache_traffic
-from ..schedules.flash import attend, flash_footprint, queries_outside_traffic, visited
-from ..schedules.registry import FA2, Schedule
+from ..schedules.backward_lse import key_side, row_sums
+from ..schedules.cache import Cache
+from ..schedules.flash import attend
+from ..schedules.registry import Schedule
 from ..search.best import best_tiles
 from ..steps.softmax import denormalise, log_sum_exp, merge, minus_infinity, normalise, zeros
 from .across import Across, All, Own, Part, size_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ..core.machine import Block, Input, Machine
     from ..core.mask_types import Mask
     from ..core.shapes import Tile
-    from ..core.typing import Arrays, Bools, Size, Step, Words
+    from ..core.typing import Size, Step
     from .hops import Visit
 
     Runs = Callable[["Below", Schedule, Machine, tuple[Block, ...], tuple[Input, ...]], Iterator[Run]]
@@ -45,6 +42,12 @@ STATE = {
 """O, l and m between hops, in the accumulators' type. O is divided by l."""
 BACKWARD_STATE = {**BACKWARD_TENSORS, "dQ": Tensor(("N", "d"), "state", 0.0), "D": Tensor(("N",), "state")}
 """dQ between hops, in the accumulators' type."""
+PARTIAL = {
+    "O": Tensor(("N", "dv"), "state"),
+    "Opart": Tensor(("N", "dv"), "output"),
+    "LSEpart": Tensor(("N",), "state"),
+}
+"""A partial result, and that of another GPU."""
 
 
 def first_hop(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -100,203 +103,30 @@ def dots_of_rows(chip: Machine, p: Attention, t: Tiling) -> None:
     row_sums(chip, p, t)
 
 
-# ---------------------------------------------------------------- by hand (words of one head)
-
-
-def gradients_traffic(p: Attention, t: Tiling) -> Words:
-    """Those of flash2-bwd without D: R = Nk (d + dv) + Tc N (2 d + dv + 2), W = Nk (d + dv) + Tc N d."""
-    found = {**keys_outside_lse_traffic(p, t)}
-    rows = visited(p, t)["rows"]
-    del found["O"]
-    return {**found, "dO": (rows * p.dv, 0), "D": (rows, 0)}
-
-
-def dots_traffic(p: Attention, t: Tiling) -> Words:
-    """R = 2 N dv, W = N."""
-    return {"dO": (p.N * p.dv, 0), "O": (p.N * p.dv, 0), "D": (0, p.N)}
-
-
-def gradients_footprint(p: Attention, t: Tiling) -> int:
-    """K, V, dK, dV, and then Q, dO, dQ, LSE, D, S and dP."""
-    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
-    return 2 * rows_k * (p.d + p.dv) + rows_q * (2 * p.d + p.dv) + 2 * rows_q * rows_k + 2 * rows_q
-
-
-def dots_footprint(p: Attention, t: Tiling) -> int:
-    """dO, O and D of a tile of rows."""
-    return min(t.rows_q, p.N) * (2 * p.dv + 1)
-
-
-def first_traffic(p: Attention, t: Tiling) -> Words:
-    """Those of flash2 for rows that all see a key, and l and m of each row once."""
-    return {**queries_outside_traffic(p, t), "Q": (p.N * p.d, 0), "O": (0, p.N * p.dv), "l": (0, p.N), "m": (0, p.N)}
-
-
-def later_traffic(p: Attention, t: Tiling) -> Words:
-    """R = N (d + dv + 2) + Nk (d + dv) Tr, W = N (dv + 2) without a mask."""
-    keys = cache_traffic(p, visited(p, t)["keys"], -(-p.N // t.rows_q))
-    rows = {"O": (p.N * p.dv, p.N * p.dv), "l": (p.N, p.N), "m": (p.N, p.N)}
-    return {"Q": (p.N * p.d, 0), **keys, **rows}
-
-
-def merge_traffic(p: Attention, t: Tiling) -> Words:
-    """R = 2 N (dv + 1), W = N (dv + 1)."""
-    words = p.N * p.dv
-    return {"O": (words, words), "LSE": (p.N, p.N), "Opart": (words, 0), "LSEpart": (p.N, 0)}
-
-
-def hop_footprint(p: Attention, t: Tiling) -> int:
-    """That of flash2: Q, O, l, m, and then K, V and S."""
-    rows_q, rows_k = min(t.rows_q, p.N), min(t.rows_k, p.Nk)
-    return rows_q * (p.d + p.dv + 2) + cache_room(p, rows_k, rows_q * rows_k)
-
-
-def merge_footprint(p: Attention, t: Tiling) -> int:
-    """O, LSE and m of a tile of rows, and one of the two results."""
-    return min(t.rows_q, p.N) * (2 * p.dv + 3)
-
-
-# ---------------------------------------------------------------- references in float64
-
-
-def state_of(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> Arrays:  # type: ignore[type-arg]
-    """O, l and m of queries that have seen some keys."""
-    import numpy as np
-
-    s = q @ k.T * q.shape[1] ** -0.5
-    m = s.max(axis=1)
-    return {"O": attention(q, k, v), "l": np.exp(s - m[:, None]).sum(axis=1), "m": m}
-
-
-def hop_example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Queries that have seen two keys, and more keys."""
-    q, k, v = rng.normal(size=(p.N, p.d)), rng.normal(size=(p.Nk, p.d)), rng.normal(size=(p.Nk, p.dv))
-    seen = {"before K": rng.normal(size=(2, p.d)), "before V": rng.normal(size=(2, p.dv))}
-    return {"Q": q, "K": k, "V": v, **seen, **state_of(q, seen["before K"], seen["before V"])}
-
-
-def hop_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """Attention to the keys before and to those of this hop."""
-    import numpy as np
-
-    k, v = np.concatenate([hbm["before K"], hbm["K"]]), np.concatenate([hbm["before V"], hbm["V"]])
-    all_visible = None if visible is None else np.pad(visible, ((0, 0), (2, 0)), constant_values=True)
-    return {"O": attention(hbm["Q"], k, v, all_visible)}
-
-
-def merge_example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Two results of the same queries, and what they were made of."""
-    import numpy as np
-
-    q = rng.normal(size=(p.N, p.d))
-    found: Arrays = {"Q": q}
-    for name in ("", "part"):
-        k, v = rng.normal(size=(3, p.d)), rng.normal(size=(3, p.dv))
-        state = state_of(q, k, v)
-        lse = state["m"] + np.log(state["l"])
-        found |= {f"K{name}": k, f"V{name}": v, f"O{name}": state["O"], f"LSE{name}": lse}
-    return found
-
-
-def gradients_example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """What a backward pass begins with, and D. Gradients of queries are 0 before."""
-    found = backward_inputs(rng, p, visible)
-    return {**found, "D": (found["dO"] * found["O"]).sum(axis=1)}
-
-
-def dots_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """D, from whole matrices."""
-    import numpy as np
-
-    return {"D": np.einsum("nv,nv->n", hbm["dO"], hbm["O"])}
-
-
-def merge_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """Attention to the keys of both results."""
-    import numpy as np
-
-    both = (np.concatenate([hbm[name], hbm[f"{name}part"]]) for name in "KV")
-    return {"O": attention(hbm["Q"], *both)}
-
-
-FIRST = Schedule(
-    "flash2-first-hop",
-    first_hop,
-    "flash2 that keeps l and m",
-    FA2,
-    skips=True,
-    exact_traffic=first_traffic,
-    footprint=flash_footprint,
-    scales=True,
-    tensors=STATE,
-    formula="R = N d + Nk (d + dv) Tr, W = N (dv + 2)",
-    state="a tile of Q with its O, l, m on chip",
-)
+FIRST = Schedule("flash2-first-hop", first_hop, "flash2 that keeps l and m", skips=True, scales=True, tensors=STATE)
 HOP = Schedule(
     "flash2-hop",
     later_hop,
     "flash2 whose O, l, m come from HBM and go back",
-    FA2,
     skips=True,
-    exact_traffic=later_traffic,
-    footprint=hop_footprint,
     scales=True,
     tensors=STATE,
     initialised=("O", "l", "m"),
     family="hop",
-    example=hop_example,
-    answer=hop_answer,
-    formula="R = N (d + dv + 2) + Nk (d + dv) Tr, W = N (dv + 2)",
-    state="a tile of Q with its O, l, m on chip; O, l, m wait in HBM between hops",
 )
 MERGE = Schedule(
-    "merge-two",
-    merge_two,
-    "O and LSE from two partial results",
-    "Dao, Haziza, Massa and Sizov 2023, Flash-Decoding",
-    exact_traffic=merge_traffic,
-    footprint=merge_footprint,
-    tensors={
-        "O": Tensor(("N", "dv"), "state"),
-        "Opart": Tensor(("N", "dv"), "output"),
-        "LSEpart": Tensor(("N",), "state"),
-    },
-    family="hop",
-    example=merge_example,
-    answer=merge_answer,
-    formula="R = 2 N (dv + 1), W = N (dv + 1)",
-    state="a tile of O with its LSE on chip",
+    "merge-two", merge_two, "O and LSE from two partial results (Flash-Decoding)", tensors=PARTIAL, family="hop"
 )
 GRADIENTS = Schedule(
     "flash2-bwd-hop",
     gradients_hop,
     "the loop of flash2-bwd over the keys of one shard",
-    FA2,
     skips=True,
     outer="keys",
-    exact_traffic=gradients_traffic,
-    footprint=gradients_footprint,
     tensors=BACKWARD_STATE,
     family="hop",
-    example=gradients_example,
-    answer=backward_output,
-    formula="R = Nk (d + dv) + N (2 d + dv + 2) Tc, W = Nk (d + dv) + N d Tc",
-    state="a tile of K, V, dK, dV on chip; dQ waits in HBM between key tiles and between hops",
 )
-DOTS = Schedule(
-    "row-dots",
-    dots_of_rows,
-    "D, the row sums of dO * O",
-    FA2,
-    exact_traffic=dots_traffic,
-    footprint=dots_footprint,
-    tensors=BACKWARD_TENSORS,
-    family="hop",
-    example=backward_inputs,
-    answer=dots_answer,
-    formula="R = 2 N dv, W = N",
-    state="a tile of dO and O on chip",
-)
+DOTS = Schedule("row-dots", dots_of_rows, "D, the row sums of dO * O", tensors=BACKWARD_TENSORS, family="hop")
 
 
 # ---------------------------------------------------------------- the runs of an event

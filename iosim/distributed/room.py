@@ -20,15 +20,6 @@ def least_room(results: Sequence[LinkResult]) -> LinkResult:
     return min(results, key=lambda r: (r.memory_bytes, r.largest_received_bytes))
 
 
-def nothing_fits(results: Sequence[LinkResult], gpus: Machines) -> str:
-    """The sentence for the case that no result fits: the least memory that any of them needs."""
-    from ..counting.sentence import times
-
-    least = least_room(results)
-    share = times(least.memory_bytes, gpus.memory_bytes or 1)
-    return f"Nothing that was counted fits: {least.schedule} ({least.split}) needs least, {share} times a GPU's memory."
-
-
 def room_note(p: Attention, gpus: Machines, results: Sequence[LinkResult], passes: str) -> str:
     """The note for that case: what a GPU has, what is needed, and what to try."""
     least, has = least_room(results), format_bytes(gpus.memory_bytes or 0)

@@ -3,18 +3,18 @@
 import numpy as np
 import on_cpu
 import pytest
+from inside_by_hand import SCHEDULES
 
 from iosim import Attention, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
-from iosim.distributed.inside import INNER
 from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 CASES = [
-    (inner.schedule, mask, dtype)
-    for inner in INNER.values()
-    for mask, dtype in (("dense", "fp32"), ("causal" if inner.schedule.skips else "dense", "fp16"))
+    (schedule, mask, dtype)
+    for schedule in SCHEDULES
+    for mask, dtype in (("dense", "fp32"), ("causal" if schedule.skips else "dense", "fp16"))
 ]
 
 

@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from inside_by_hand import SCHEDULES
 
 from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.levels import Inside
@@ -12,7 +13,7 @@ from iosim.core.shapes import Tile
 from iosim.core.unrolled import Unrolled
 from iosim.core.watchers import same_counts
 from iosim.distributed.hops import Visit
-from iosim.distributed.inside import FIRST, HOP, INNER, Below, together
+from iosim.distributed.inside import FIRST, HOP, Below, together
 from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
 from iosim.gpu.cuda.machine import why_not
 from iosim.masks import parse_mask
@@ -22,7 +23,7 @@ MASKS = ["dense", "causal", "window:3", "causal&window:2"]
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("schedule", [one.schedule for one in INNER.values()], ids=lambda s: s.name)
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda s: s.name)
 def test_three_ways(schedule, mask):
     rng = random.Random(schedule.name + mask)
     for seed in range(6):
@@ -49,7 +50,7 @@ def test_three_ways(schedule, mask):
 
 
 def test_they_can_be_written_as_cuda():
-    assert [why_not(one.schedule) for one in INNER.values()] == [""] * len(INNER)
+    assert [why_not(schedule) for schedule in SCHEDULES] == [""] * len(SCHEDULES)
 
 
 def test_hops_one_after_the_other_are_attention():

@@ -113,18 +113,6 @@ def test_a_browser_opens_the_page(iosim, tmp_path, monkeypatch):
     assert opened == [page.as_uri()] and data(page.read_text())["gpus"]
 
 
-@pytest.mark.parametrize("more, message", [
-    ("--open --json", "--open: found '--json or --csv as well'"),
-    ("--open -o -", "-o: found '-'; allowed: a file"),
-    ("--open -o page.txt", "-o: found 'page.txt'; allowed: a file that ends in .html"),
-    ("-o page.svg", "allowed: a file that ends in .txt, .json, .csv or .html"),
-    ("--hardware h200,h100 -o page.html", "one SRAM and one GPU for a page"),
-])  # fmt: skip
-def test_faults(iosim, more, message):
-    done = iosim("links", *shlex.split(f"{QUESTION} {more}"))
-    assert done.exit_code == 2 and message in done.stderr and done.stdout == "", done.stderr
-
-
 @BROWSER
 @pytest.mark.long
 @pytest.mark.parametrize("width", [1200, 390])
