@@ -57,8 +57,6 @@ class Result(Answer):
     ratio_to_order: float | None = None
     """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
     forward pass."""
-    ratio_to_bound: float | None = None
-    """The name of `ratio_to_order` before iosim 0.3."""
     ratio_to_standard: float | None = None
     """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
     ratio_to_floor: float | None = None
@@ -85,9 +83,6 @@ class Result(Answer):
     """`{tensor: {"reads": words, "writes": words}}`."""
     steps: list[dict[str, int]] = field(default_factory=list, hash=False)
     """`{"reads": words, "writes": words}` of each kernel launch, in order. The name `steps` is that of iosim 0.1."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "ratio_to_bound", self.ratio_to_order)
 
     def table(self) -> Table:
         return Table(columns_of(type(self), *(Column(name, "object") for name in MAPS)), [self])
@@ -217,7 +212,6 @@ MOVES: Columns[Result] = (
     Column("write_bytes"),
     Column("total_bytes", heading="bytes", cell="bytes", spare=1),
     Column("flops"),
-    Column("ratio_to_bound", "number"),  # the name of ratio_to_order before iosim 0.3
     Column("ratio_to_standard", "number", "x standard", ".3f", spare=2),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
     Column("ratio_to_order", "number"),

@@ -393,7 +393,6 @@ def cells_of(
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
     row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, fits)
     row["ratio_to_order"] = None if M_bytes is None or apart else ratio_to_order(problem, M_bytes, counted)
-    row["ratio_to_bound"] = row["ratio_to_order"]
     if np.any(nothing):
         gone = np.asarray(nothing, bool)
         limit = np.where(gone, np.array(None, object), np.asarray(row["limit"], object))

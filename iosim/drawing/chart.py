@@ -18,8 +18,7 @@ AXIS_TITLES = {
     "total_bytes": "traffic, bytes", "read_bytes": "read, bytes", "write_bytes": "written, bytes",
     "flops": "floating-point operations", "sram_peak_bytes": "SRAM needed, bytes",
     "sram_peak_words": "SRAM needed, words", "ratio_to_order": "traffic / (N²d²/M)",
-    "ratio_to_bound": "traffic / (N²d²/M)", "ratio_to_standard": "traffic / standard attention's",
-    "ratio_to_floor": "traffic / floor",
+    "ratio_to_standard": "traffic / standard attention's", "ratio_to_floor": "traffic / floor",
     "intensity": "matrix operations a byte", "flops_per_second": "matrix operations a second",
     "microseconds": "time, microseconds", "Br": "Br, query rows a tile", "Bc": "Bc, key rows a tile",
 }  # fmt: skip

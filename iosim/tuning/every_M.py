@@ -151,7 +151,6 @@ STEP: Columns[Row] = (
     Column("order_words", "number"),
     Column("saha_ye_words", "number"),
     Column("compulsory_words"),
-    Column("ratio_to_bound", "number"),  # the name of ratio_to_order before iosim 0.3
     Column("floor_words"),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
     Column("ratio_to_order", "number", "x N^2d^2/M", ".3f", 3),
@@ -191,7 +190,6 @@ def step_row(p: Attention, step: CurveStep, family: str) -> Row:
         "order_words": order,
         "saha_ye_words": words.get("Saha and Ye 2024"),
         "compulsory_words": words["compulsory"],
-        "ratio_to_bound": step.total / order if order else None,
         "ratio_to_order": step.total / order if order else None,
         "floor_words": floor,
         "ratio_to_floor": step.total / floor if floor else None,

@@ -209,7 +209,7 @@ def test_the_floor_is_that_of_all_words_on_the_chip():
     (found,) = count(512, 64, M="32KB", schedules="flash2", tiles="best", register_bytes=16384)
     (larger,) = count(512, 64, M="48KB", schedules="flash2", tiles=f"{found.Br}x{found.Bc}")
     assert found.fits and larger.total == found.total
-    assert (found.ratio_to_floor, found.ratio_to_bound) == (larger.ratio_to_floor, larger.ratio_to_bound)
+    assert (found.ratio_to_floor, found.ratio_to_order) == (larger.ratio_to_floor, larger.ratio_to_order)
     bounds = [{b.name: b.words for b in count(512, 64, M=M, **options).bounds}
               for M, options in (("32KB", {"register_bytes": 16384}), ("48KB", {}))]  # fmt: skip
     bounds = [{name: words for name, words in found.items() if name != "attainable"} for found in bounds]
@@ -356,7 +356,7 @@ def test_a_sweep_has_the_rows_of_counts():
         tiles = "best" if row["tiling"] == "best" else f"{row['Br']}x{row['Bc']}"
         (one,) = count(512, 64, M=int(row["M_bytes"]), schedules=row["schedule"], tiles=tiles, acc_dtype="fp32",
                        register_bytes=row["register_bytes"], stages=row["stages"])  # fmt: skip
-        for name in ("Br", "Bc", "fits", "smem_peak_bytes", "register_peak_bytes", "total", "ratio_to_bound"):
+        for name in ("Br", "Bc", "fits", "smem_peak_bytes", "register_peak_bytes", "total", "ratio_to_order"):
             assert row[name] == getattr(one, name), name
         assert (row["limit"] if isinstance(row["limit"], str) else None) == one.limit
 

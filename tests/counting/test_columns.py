@@ -102,7 +102,7 @@ def test_a_curve_has_the_bounds_of_its_family(iosim):
     row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "flash2-bwd")[-1]
     assert row["compulsory_words"] == str(7 * 64 * 8) and row["saha_ye_words"] == "" and row["order_words"]
     row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "linear")[-1]
-    assert row["compulsory_words"] == row["total"] and row["order_words"] == row["ratio_to_bound"] == ""
+    assert row["compulsory_words"] == row["total"] and row["order_words"] == row["ratio_to_order"] == ""
 
 
 def test_a_picture_sees_the_options_of_a_schedule():

@@ -22,7 +22,7 @@ def one(schedule, N, d, M=None, **options):
 
 def constant(schedule, tiles):
     """The total traffic over N^2 d^2 / M, for an M with d^2 << M << Nd."""
-    return one(schedule, 2**24, 64, f"{2**19}el", tiles=tiles).ratio_to_bound
+    return one(schedule, 2**24, 64, f"{2**19}el", tiles=tiles).ratio_to_order
 
 
 def fits(d, M):

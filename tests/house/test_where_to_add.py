@@ -182,7 +182,7 @@ WORDS = '    Column("words_per_flop", "number", "words/flop", ".4f", of=lambda r
 
 
 def test_a_column_is_one_row(copy):
-    copy.insert("iosim/counting/result.py", '    Column("ratio_to_bound", "number"', WORDS)
+    copy.insert("iosim/counting/result.py", '    Column("ratio_to_standard", "number"', WORDS)
     size = ("--N", "64", "--d", "8")
     flash2 = (*size, "--tiles", "8x8", "--schedule", "flash2", "--csv")
     asked = ("count", *size, "--M", "4KB")

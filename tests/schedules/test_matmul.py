@@ -56,7 +56,7 @@ def test_the_bounds_are_those_of_the_family():
     assert "matmul: n m p / sqrt(M)" in names and "N^2 d^2 / M" in names and len(set(names)) == len(names)
     report = iosim.count(64, 16, "1KB", schedules=["matmul-tiled"])
     assert all(b.name.startswith("matmul") for b in report.bounds)
-    assert report.results[0].ratio_to_bound is None and report.results[0].ratio_to_standard is None
+    assert report.results[0].ratio_to_order is None and report.results[0].ratio_to_standard is None
     floor = next(b for b in report.bounds if b.kind == "floor")
     assert floor.words == 64 * 16 * 2 + 64 * 64 <= report.results[0].total
 

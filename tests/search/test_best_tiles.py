@@ -52,7 +52,7 @@ def test_nothing_fits_below_4d_plus_3_words():
 def test_without_an_M_what_needs_it_is_absent():
     result = count(64, 16, tiles="8x4", schedules=["flash1"])["flash1"]
     assert (
-        result.fits is None and result.ratio_to_bound is None and result.total == 2 * 64 * 16 + 16 * 64 * (3 * 16 + 4)
+        result.fits is None and result.ratio_to_order is None and result.total == 2 * 64 * 16 + 16 * 64 * (3 * 16 + 4)
     )
 
 

@@ -79,7 +79,7 @@ def test_rows_are_in_order_and_what_does_not_fit_is_last(ask):
     assert rows[-1]["schedule"] == "standard" and rows[-1]["fits"] is False
     for r in rows:
         assert r["ratio_to_winner"] == r["total_bytes"] / got["winner"]["total_bytes"]
-        assert r["ratio_to_bound"] == pytest.approx(r["total"] / (8192**2 * 128**2 / 51200))
+        assert r["ratio_to_order"] == pytest.approx(r["total"] / (8192**2 * 128**2 / 51200))
     names = [r["schedule"] for r in rows]
     assert sorted(names) == sorted(got["space"]["schedules"]) and len(set(names)) == len(names)
 
