@@ -42,7 +42,6 @@ from ..points import askers, known, names_schedules
 from ..points import own_options as every_own
 from ..progress import Meter
 from ..units import parse_count
-from .questions import asking
 
 if TYPE_CHECKING:
     from ..counting.sweep_axes import Sweep
@@ -84,6 +83,7 @@ class Question(NamedTuple):
         from ..core.tiling import tiles_text
         from ..counting.columns import every_column
         from ..counting.sweep_axes import sweep_of
+        from .questions import asking
 
         counted, size = self.command == COUNTED, self.M
         given = {**given, "hardware": self.hardware, "paper_model": self.paper_model}

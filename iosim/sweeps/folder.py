@@ -192,7 +192,7 @@ class Folder:
 
 def write_part(path: str, work: Work, part: int) -> Iterator[Written]:
     """Write a part to its file in a folder."""
-    place, name = Place(path), work.name(part)
+    place, name = Place(path), part_name(part, work.kind)
     with place.written(name) as temporary:
         rows, size = write(work, temporary, make_pieces(work, part)), os.path.getsize(temporary)
         with open(temporary, "rb") as file:

@@ -15,13 +15,13 @@ from ..counting.sweep import Chunks
 from ..points import COUNT, names_schedules
 from .inputs import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .questions import Asked
-from .row_text import LINES, Lines, Out, header, write_lines, write_parquet
+from .row_text import LINES, Out, header, write_lines, write_parquet
 
 if TYPE_CHECKING:
     from ..cells import Chunk
     from ..counting.sweep_axes import Sweep
 
-    Piece: TypeAlias = Lines | Chunk
+    Piece: TypeAlias = tuple[int, bytes | Chunk]
 
 SHOWN_VALUES = 64  # a longer axis is described by its ends and a hash
 
@@ -64,7 +64,7 @@ class Work:
     @property
     def steps(self) -> int:
         """The end of the progress: the number of rows, or of grid points if the rows are not known."""
-        return self.plan.rows if self.what == COUNT else len(self.chunks)
+        return self.rows or len(self.chunks)
 
     def steps_of(self, rows: int, chunks: int) -> int:
         """The progress for some rows or chunks."""
@@ -76,10 +76,6 @@ class Work:
     def chunks_of(self, part: int) -> range:
         """The numbers of the chunks of a part: those whose first row is among its rows."""
         return range(*(self.chunks.at_row(k * self.rows_of_part) for k in (part, part + 1)))
-
-    def name(self, part: int) -> str:
-        """The name of a part's file. Names sort in the order of rows."""
-        return part_name(part, self.kind)
 
     def describe(self) -> dict[str, object]:
         """Everything that decides the bytes of the parts, except the version of iosim, as values of JSON."""
@@ -130,29 +126,24 @@ def make_chunks(work: Work, part: int) -> Iterator[Chunk]:
 
 
 def make_pieces(work: Work, part: int) -> Iterator[Piece]:
-    """The rows of a part as they go into a file, a chunk at a time: lines, or the chunk itself for Parquet."""
+    """(the number of rows, the rows) of each chunk of a part: as lines, or as they are for Parquet."""
     lines = LINES.get(work.kind)
-    return (Lines(lines(rows), len(rows)) if lines else rows for rows in make_chunks(work, part))
-
-
-def size_of(piece: Piece) -> int:
-    """The number of rows of a piece."""
-    return piece.rows if isinstance(piece, Lines) else len(piece)
+    return ((len(rows), lines(rows) if lines else rows) for rows in make_chunks(work, part))
 
 
 def write(work: Work, out: Out, pieces: Iterable[Piece], advance: Callable[[int], object] = lambda steps: None) -> int:
     """Write pieces to a file, and return the number of rows. `advance` is called with the steps of each piece."""
     total = 0
 
-    def counted() -> Iterator[Piece]:
+    def counted() -> Iterator[bytes | Chunk]:
         nonlocal total
-        for piece in pieces:
+        for rows, piece in pieces:
             yield piece
-            total += size_of(piece)
-            advance(work.steps_of(size_of(piece), 1))
+            total += rows
+            advance(work.steps_of(rows, 1))
 
     if work.kind == "parquet":
         write_parquet(work.chunks, out, cast("Iterator[Chunk]", counted()))
     else:
-        write_lines(header(work.chunks.shown) if work.kind == "csv" else b"", out, cast("Iterator[Lines]", counted()))
+        write_lines(header(work.chunks.shown) if work.kind == "csv" else b"", out, cast("Iterator[bytes]", counted()))
     return total

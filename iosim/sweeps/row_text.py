@@ -8,10 +8,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from ..answer import Type
     from ..cells import Cells, Chunk
+    from ..counting.sweep import Chunks
+    from .questions import Asked
 
 
 @cache
@@ -78,13 +80,6 @@ def texts_of(cells: Cells, before: str, text: Callable[[object], str]) -> list[s
 LINES = {"csv": lines_of_csv, "jsonl": lines_of_json}
 
 
-class Lines(NamedTuple):
-    """The rows of a chunk as lines, and their number."""
-
-    text: bytes
-    rows: int
-
-
 class Sink(Protocol):
     """What takes bytes."""
 
@@ -95,33 +90,15 @@ Out = str | AbstractContextManager[Sink]
 """The name of a file, or an open one."""
 
 
-def write_lines(header: bytes, out: Out, pieces: Iterable[Lines]) -> None:
+def write_lines(header: bytes, out: Out, pieces: Iterable[bytes]) -> None:
     """Write the lines of all chunks after a header. Nothing is written if the first chunk fails."""
     with open(out, "wb") if isinstance(out, str) else out as file:
         for lines in pieces:
-            file.write(header + lines.text)
+            file.write(header + lines)
             header = b""
 
 
-class Rows(Protocol):
-    """Rows in chunks: the columns that are `shown`, the types of all that there may be, and whether int64 holds all
-    counts."""
-
-    @property
-    def shown(self) -> Sequence[str]: ...
-
-    @property
-    def types(self) -> Mapping[str, Type]: ...
-
-    @property
-    def int64(self) -> bool: ...
-
-    def rows_of_part(self, asked: int = 0) -> int: ...
-
-    def __getitem__(self, number: int, /) -> Chunk: ...
-
-
-def write_parquet(grid: Rows, out: Out, chunks: Iterable[Chunk]) -> None:
+def write_parquet(grid: Chunks | Asked, out: Out, chunks: Iterable[Chunk]) -> None:
     """Write chunks of a grid as Parquet, a group of rows at a time. It needs pyarrow."""
     try:
         import pyarrow as pa
@@ -137,9 +114,8 @@ def write_parquet(grid: Rows, out: Out, chunks: Iterable[Chunk]) -> None:
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
         except pa.ArrowInvalid:
-            raise InputError(
-                "--format", "parquet", "counts of at most 38 digits in Parquet", "CSV has no limit"
-            ) from None
+            allowed = "counts of at most 38 digits in Parquet"
+            raise InputError("--format", "parquet", allowed, "CSV has no limit") from None
         writer = writer or parquet.ParquetWriter(out, table.schema)
         writer.write_table(table)
     if writer:

@@ -284,7 +284,7 @@ def test_help_shows_ten_options_and_where_all_are(name, iosim):
     command = COMMANDS[name]
     ctx = click.Context(command, info_name=name)
     ctx.meta[NAMED] = None
-    flags = {parameter.name: max(parameter.opts, key=len) for parameter in command.options_of(ctx)}
+    flags = {parameter.name: parameter.flag for parameter in command.options_of(ctx)}
     assert set(command.first) <= set(flags), "each is an option of the command"
     short, whole = (iosim(name, which).stdout for which in ("--help", "--help-all"))
     shown, every = (
