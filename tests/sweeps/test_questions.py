@@ -12,9 +12,8 @@ from iosim.commands.cli import main
 from iosim.commands.options import OF_WHAT, Option
 from iosim.counting.sweep_axes import build
 from iosim.errors import InternalError
-from iosim.points import Question, own_options, places
+from iosim.points import Question, own_options, places, question
 from iosim.sweeps import questions
-from iosim.sweeps.command_sweep import OWN_AXES
 from iosim.sweeps.questions import Asked, types_of_rows
 
 AXES = {
@@ -45,6 +44,8 @@ ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype"
          "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--at-most", "--x-floor", "--granularity", "--line", "--policy",
          "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",
          "--detail", "--tiles")  # fmt: skip
+COMMANDS = {"check": ("verify", "--cpu")}
+LACKS = ("plot", "trace", "every", "in_browser")  # options that no sweep has
 SCHEDULES = ("--schedule", "flash1,flash2")
 ONE_OF = {"links": "ulysses"}
 SCHEDULES_OF = {"links": ("--schedule", "ring,ulysses")}
@@ -73,7 +74,7 @@ def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
     found, order = cells(result.stdout), [name for name in ORDER if name in axes]
     for place in itertools.product(*(axes[name] for name in order)):
         point = [*zip(order, place, strict=True)]
-        for row in cells(iosim(what, *words(point), *schedules, "--csv").stdout):
+        for row in cells(iosim(*COMMANDS.get(what, (what,)), *words(point), *schedules, "--csv").stdout):
             same = found.pop(0)
             assert {name: same[name] for name in row} == row
             for name, value in point:
@@ -82,25 +83,16 @@ def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
     assert not found and result.stdout.count("\n") > 1
 
 
-@pytest.mark.parametrize("what", places())
+@pytest.mark.parametrize("what", {*places()} & {*main.list_commands(None)})
 def test_every_option_of_the_command_is_one_of_the_sweep(what):
     """One with a value is an axis."""
     mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
     options = {option.name: option for option in mine.params if isinstance(option, Option)}
-    for option in its.params:
-        if option.name not in (
-            "plot",
-            "trace",
-            "every",
-            "in_browser",
-            "tiles" if what == "tune" else "",
-        ) and isinstance(option, Option):
-            assert option.name in options
-            assert option.is_flag or option.name in (*mine.axes, "schedules", "path"), option.name
+    without = (*LACKS, *(["tiles"] if question(what).finds_tiles else []))
+    for option in (one for one in its.params if isinstance(one, Option) and one.name not in without):
+        assert option.name in options and (option.is_flag or option.name in (*mine.axes, "schedules", "path"))
     own = {name for name, option in options.items() if option.heading == OF_WHAT}
-    assert own == {*own_options()} and {name for name in own if not options[name].is_flag} == {*OWN_AXES} <= {
-        *mine.axes
-    }
+    assert own == {*own_options()} and {name for name in own if not options[name].is_flag} <= {*mine.axes}
 
 
 @pytest.fixture(params=places())
