@@ -53,12 +53,19 @@ def load_files(ctx: click.Context, option: click.Parameter, files: tuple[str, ..
 
 
 def load_ahead(ctx: click.Context, args: Sequence[str]) -> None:
-    """Run the files of --load before the rest of a line is parsed, because they may declare options."""
+    """Run the files of --load, and import the packages of schedules that are named, before the rest of a line is
+    parsed, because they may declare options."""
     files = [text.partition("=")[2] for text in args if text.startswith("--load=")]
     files += [file for option, file in pairwise(args) if option == "--load"]
     for file in files:
         load_file(file)
     ctx.meta[AHEAD] = files
+    asked = [text.partition("=")[2] for text in args if text.startswith("--schedule=")]
+    asked += [names for option, names in pairwise(args) if option == "--schedule"]
+    for name in (name for names in asked for name in names.split(",")):
+        from ..schedules import SCHEDULES
+
+        SCHEDULES.get(name)  # an unknown name is looked for in other packages
 
 
 def loaded(ctx: click.Context) -> tuple[str, ...]:

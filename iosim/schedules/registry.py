@@ -200,12 +200,37 @@ LETTERS = {
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"
 
 
+GROUP = "iosim.schedules"  # entry points by which other packages bring schedules
+
+
 class Schedules(MutableMapping[str, Schedule]):
-    """Schedules by name, in the order of lists. A file of them is imported when one of its names is looked up."""
+    """Schedules by name, in the order of lists. A file of them is imported when one of its names is looked up.
+
+    Those of other packages come last. They are looked for when a name is unknown, and when all schedules are listed.
+    """
 
     def __init__(self) -> None:
         self._found: dict[str, Schedule | None] = {}
         self._files: dict[str, str] = {}
+        self._complete = False
+
+    def complete(self) -> dict[str, Schedule | None]:
+        """All names, with those of other packages: an entry point names a Schedule, or a module that registers some.
+        Raises InputError for one that cannot be imported."""
+        if not self._complete:
+            self._complete = True  # before the packages are imported, because they register here
+            from importlib.metadata import entry_points
+
+            for point in entry_points(group=GROUP):
+                try:
+                    found = point.load()
+                except Exception as error:
+                    raise InputError(
+                        GROUP, point.value, "a Schedule, or a module that registers some", str(error)
+                    ) from None
+                if isinstance(found, Schedule):
+                    register(found)
+        return self._found
 
     def expect(self, files: Mapping[str, tuple[str, ...]]) -> None:
         """Expect names that files of this package register: `{file: names}`."""
@@ -224,7 +249,8 @@ class Schedules(MutableMapping[str, Schedule]):
         return self._found[name] is None
 
     def __getitem__(self, name: str) -> Schedule:
-        if (found := self._found[name]) is None:
+        known = self._found if name in self._found else self.complete()
+        if (found := known[name]) is None:
             self.pending(name)
             found = self._found[name]
         if found is None:
@@ -238,13 +264,13 @@ class Schedules(MutableMapping[str, Schedule]):
         del self._found[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found
+        return name in self._found or name in self.complete()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self.complete())
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.complete())
 
 
 SCHEDULES = Schedules()
