@@ -4,16 +4,17 @@ import time
 from pathlib import Path
 
 import numpy as np
-import on_cpu
 import pytest
 import triton_launches
 
 import iosim
 from iosim.core.problem import DENSE, Attention, narrowed
 from iosim.core.tiling import Tiling
-from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
 from iosim.schedules import SCHEDULES
+
+on_cpu = pytest.importorskip("on_cpu", exc_type=ImportError)
+generate = pytest.importorskip("iosim.gpu.cuda.machine").generate
 
 REQUESTS = [(1, 40), (1, 7), (9, 9), (5, 33)]
 FIELDS = {"d": 16, "heads": 4, "kv_heads": 2, "mask": "causal", "dtype": "fp32", "tiles": "6x5"}

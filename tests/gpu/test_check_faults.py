@@ -148,3 +148,20 @@ def test_an_index_of_large_scores_is_judged(iosim):
     done = iosim("verify", "--cpu", "--N", 256, "--d", 64, "--tiles", "64x64", "--schedule", "indexer", "--json")
     (row,) = json.loads(done.stdout)["checks"]
     assert done.exit_code == 0 and row["bias"] == 0 and row["allowed_bias"] is not None
+
+
+@pytest.mark.parametrize("name", ["flash1", "flash2", "standard-tiled", "split-kv"])
+def test_errors_grow_with_the_last_bit(name):
+    def error(dtype, acc=None):
+        row = judged_rows(Attention(48, 16, dtype=dtype, acc_dtype=acc), Tiling(16, 16), [find(name)])[0]
+        assert row["ok"]
+        return row[f"error_{dtype}"]
+
+    assert 3 * error("fp16") < error("bf16") and 4 * error("bf16") < error("fp8")
+    assert error("bf16", "fp32") < 1.01 * error("bf16")
+
+
+def test_the_errors_are_called_absolute(iosim):
+    args = ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash2", "--dtype", "bf16")
+    assert "error_bf16" in iosim(*args).stdout and "absolute error" in iosim(*args).stdout
+    assert "absolute" in iosim("verify", "--cpu", "--help").stdout

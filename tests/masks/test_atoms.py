@@ -17,8 +17,6 @@ from random_masks import random_atom
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError, InternalError
-from iosim.gpu import flex
-from iosim.gpu.cuda.mask_tables import CText, Tables
 from iosim.masks import parse_mask
 from iosim.masks.atoms import ROWS
 from iosim.masks.expression import Join, atoms
@@ -81,7 +79,7 @@ def by_integers(expr, N, Br, Bc):
 
 def by_c(bound, N):
     """The matrix of a mask from its C expression, whose few operators are put into Python's."""
-    tables = Tables(bound)
+    tables = pytest.importorskip("iosim.gpu.cuda.mask_tables").Tables(bound)
     text = tables.visible().replace("&&", "and").replace("||", "or").replace("/", "//").replace("LL", "")
     names = {**tables.words, "true": True, "bit": lambda words, at: bool(words[at // 32] >> np.uint32(at % 32) & 1)}
     code = compile(text, "a mask", "eval")
@@ -91,7 +89,7 @@ def by_c(bound, N):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_an_atom_means_the_same_everywhere(row, tmp_path):
     """With arrays, with integers, as C, as a function of tensors, and in counts."""
-    rng = random.Random(row.name)
+    rng, flex = random.Random(row.name), pytest.importorskip("iosim.gpu.flex")
     for turn in range(30):
         N, Br, Bc = rng.randint(2, 20), rng.randint(1, 6), rng.randint(1, 6)
         p = Attention(N, 4, mask=parse_mask(example(rng, row, N, "b" if row.tiles and turn % 2 else "", tmp_path)))
@@ -109,6 +107,7 @@ def test_an_atom_means_the_same_everywhere(row, tmp_path):
 
 
 def test_c_has_the_parentheses_that_it_needs():
+    CText = pytest.importorskip("iosim.gpu.cuda.mask_tables").CText
     x, y, n = CText("x"), CText("y"), 5
     assert ((x + n) % 2 == (y - x) * 2).text == "(x + 5) % 2 == (y - x) * 2"
     assert (x - (y - n) <= 3).text == "x - (y - 5) <= 3" and (x - y - n < 3).text == "x - y - 5 < 3"

@@ -431,3 +431,34 @@ def test_the_effort_of_a_prediction_is_known_before(name, problem, tiling):
     assert effort.events == every.count
     touched = [len(launch.touches) for launch in touches_of(schedule, seen, tiling).launches]
     assert effort.touches() == pytest.approx(touched, rel=0.3)
+
+
+def test_a_roofline_has_the_footprint_and_traffic_of_a_count(ask, iosim):
+    """Also FlashAttention-3's tile, which fits with registers only."""
+    shape = ("--N", 512, "--d", 128, "--acc-dtype", "fp32", "--hardware", "h100", "--registers", "64K", "--stages", 2)
+    names = (
+        "smem_peak_bytes",
+        "register_peak_bytes",
+        "sram_peak_bytes",
+        "limit",
+        "fits",
+        "read_bytes",
+        "write_bytes",
+        "ratio_to_floor",
+    )
+    for tiles in ("128x176", "best", "512x512"):
+        line = (*shape, "--schedule", "flash2,flash1", "--tiles", tiles)
+        counted, found = ask("count", *line)["results"], ask("roofline", *line, "--predict", "generated")
+        rows = [row for row in found["results"] if row["launch"] == "all"]
+        assert [[row[name] for name in ("Br", "Bc", *names)] for row in rows] == [
+            [row[name] for name in ("Br", "Bc", *names)] for row in counted
+        ]
+        assert all("leave out --registers and --stages" in one["why"] for one in found["not_predicted"])
+        assert len(found["not_predicted"]) == 2 and found["problem"]["stages"] == 2
+        out = iosim("roofline", *line).stdout
+        assert "262,144 B (256 KiB) of registers for tiles, 2 stages in flight" in out and "register bytes" in out
+    assert (rows[0]["fits"], rows[0]["limit"]) == (False, "shared memory")
+    plain = roofline(512, 128, "h100", tiles=(128, 176), schedules="flash2", acc_dtype="fp32")
+    assert [plain.rows[0].smem_peak_bytes, plain.rows[0].fits] == [plain.rows[0].sram_peak_bytes, False]
+    refused = iosim("roofline", *shape[:-4], "--registers", "1M")
+    assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
