@@ -172,16 +172,17 @@ def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
 
 
 def by_shape(batch: Batch, found: Sequence[Counted]) -> tuple[list[int], list[int]]:
-    """(words, bytes) of one request of each shape, over the parts that it was cut into."""
+    """(words, bytes) of one request of each shape, over the parts that it was cut into; of requests that were cut in
+    other ways, the mean in whole words."""
     total = [np.zeros(len(batch.shapes), object) for _ in range(2)]
     for one in found:
         of = one.launch.shapes.of
         mine = of >= 0
-        share = (one.launch.shapes.times // np.where(mine, batch.shapes.times[of], 1))[mine]
         for sums, values in zip(total, (one.of["total"], one.of["total_bytes"]), strict=True):
             each = np.broadcast_to(np.asarray(values, object), of.shape)[mine]
-            np.add.at(sums, of[mine], each * share)
-    return total[0].tolist(), total[1].tolist()
+            np.add.at(sums, of[mine], each * one.launch.shapes.times[mine])
+    words, size = (sums // batch.shapes.times for sums in total)
+    return words.tolist(), size.tolist()
 
 
 # ---------------------------------------------------------------- tiles

@@ -206,6 +206,15 @@ def test_the_schedules_of_a_cascade_are_what_their_formulas_say(schedule):
         assert traffic.tensors == schedule.exact_traffic(p.tiled(Tiling(Br, Bc)), Tiling(Br, Bc))
 
 
+def test_requests_of_one_shape_have_their_own_part_in_the_detail():
+    """Two requests alike below a prefix: the words of each are those of a request with a prefix of its own."""
+    rows = [{"new": 1, "cached": 40, "prefix": "a:8"}, {"new": 1, "cached": 20, "prefix": "a:8"}]
+    found = iosim.batch([rows[0], *rows], **FIELDS, tiles="4x4", detail=True, ways="cascade").to_rows()
+    other = iosim.batch(rows, **FIELDS, tiles="4x4", detail=True, ways="cascade").to_rows()
+    each = [{row["part"]: (row["total"], row["bytes"]) for row in some if row.get("new")} for some in (found, other)]
+    assert each[0] == each[1] and all(words > 0 for words, _ in each[0].values())
+
+
 # ---------------------------------------------------------------- faults
 
 
