@@ -1,8 +1,8 @@
 """Floors across devices: the least words that p devices receive from one another, for a problem and a layout.
 
-The theorems are in theorems.py, their statements in docs/distributed.md. `floor_across` takes the largest of those
-whose conditions hold. The words are those of Q, K, V and O, and of their gradients; statistics (LSE, maxima, D) are
-free.
+The theorems are in theorems.py, their statements and proofs in docs/distributed-proofs.md. `floor_across` takes the
+largest of those whose conditions hold. The words are those of Q, K, V and O, and of their gradients; statistics (LSE,
+maxima, D) are free.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.problem import DENSE, with_mask
+from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.between import between
@@ -101,15 +101,13 @@ class Hops:
 
     def visit(self, r: int, s: int) -> Visit:
         """What the rows of GPU r see of the keys of GPU s."""
-        if self._by_distance:
-            return self._at(s - r)
+        return self._at(s - r) if self._by_distance else self._meet(r, s)
+
+    def _meet(self, r: int, s: int) -> Visit:
+        """A visit that is not known yet."""
         if self.strip is None:
             return self._looked_at(r, s)
-        if self.in_chunks:
-            return self._of_chunks(r, s)
-        low, high = self.strip
-        offset = s * self.keys - r * self.rows
-        return strip_visit(self.rows, self.keys, low - offset, high - offset)
+        return self._of_chunks(r, s) if self.in_chunks else LAYOUT[self.layout](self, r, s)
 
     @cached_property
     def _by_distance(self) -> bool:
@@ -138,7 +136,7 @@ class Hops:
         if self._by_sign:
             distance = (distance > 0) - (distance < 0)
         if distance not in self._known:
-            self._known[distance] = LAYOUT[self.layout](self, distance)
+            self._known[distance] = self._meet(max(0, -distance), max(0, distance))
         return self._known[distance]
 
     @cached_property
@@ -166,12 +164,7 @@ class Hops:
 
     def _all(self) -> Iterator[tuple[int, Visit, bool]]:
         R = self.ring
-        if self._by_sign:
-            yield R, self._at(0), False
-            if R > 1:
-                yield R * (R - 1) // 2, self._at(-1), True
-                yield R * (R - 1) // 2, self._at(1), True
-        elif self._by_distance:
+        if self._by_distance:
             for distance in range(1 - R, R):
                 yield R - abs(distance), self._at(distance), distance != 0
         else:
@@ -183,29 +176,22 @@ class Hops:
                 for s in range(R):
                     yield 1, self.visit(r, s), r != s
 
-    def of_row(self, r: int) -> list[Visit]:
-        """The visits of GPU r to all GPUs, its own included."""
-        return [self.visit(r, s) for s in range(self.ring)]
-
-    @cached_property
-    def pairs(self) -> list[int]:
-        """The visible pairs of each GPU: its work."""
-        return self._summed("pairs")
-
     @cached_property
     def needed(self) -> list[int]:
         """The keys of other GPUs that the rows of each GPU see."""
-        return [total - self.visit(r, r).keys for r, total in enumerate(self._summed("keys"))]
-
-    @cached_property
-    def pairs_of_keys(self) -> list[int]:
-        """The visible pairs of all rows with the keys of each GPU."""
-        return self._over_rows("pairs")
+        R = self.ring
+        if not self._by_distance:
+            return [sum(self.visit(r, s).keys for s in range(R) if s != r) for r in range(R)]
+        before = list(accumulate((self._at(distance).keys for distance in range(1 - R, R)), initial=0))
+        return [before[2 * R - 1 - r] - before[R - 1 - r] - self._at(0).keys for r in range(R)]
 
     @cached_property
     def shown(self) -> list[int]:
         """The keys of each GPU that the rows of other GPUs see, each as often as there are such GPUs."""
-        return [total - self.visit(s, s).keys for s, total in enumerate(self._over_rows("keys"))]
+        if self._by_distance:  # the visit of r and s is that of the last GPU - s and - r
+            return self.needed[::-1]
+        R = range(self.ring)
+        return [sum(self.visit(r, s).keys for r in R if r != s) for s in R]
 
     def pairs_of_mesh(self, columns: int) -> list[int]:
         """The visible pairs of each GPU of a mesh: of the rows of the GPUs of its row with the keys of its column."""
@@ -218,26 +204,6 @@ class Hops:
         of_row = [below[place + b] - below[place] for place in range(2 * R - b)]  # b rows with the keys of one GPU
         sums = [list(accumulate(of_row[j::b], initial=0)) for j in range(b)]
         return [column[2 * rows - 1 - i] - column[rows - 1 - i] for i in range(rows) for column in sums]
-
-    def _summed(self, field: str) -> list[int]:
-        """A number of each visit, summed over the visits of each GPU."""
-        R = self.ring
-        if not self._by_distance:
-            return [sum(getattr(visit, field) for visit in self.of_row(r)) for r in range(R)]
-        if self._by_sign:
-            early, own, late = (getattr(self._at(distance), field) for distance in (-1, 0, 1))
-            return [r * early + own + (R - 1 - r) * late for r in range(R)]
-        before = [0]
-        for distance in range(1 - R, R):
-            before.append(before[-1] + getattr(self._at(distance), field))
-        return [before[2 * R - 1 - r] - before[R - 1 - r] for r in range(R)]
-
-    def _over_rows(self, field: str) -> list[int]:
-        """A number of each visit, summed over the visits to the keys of each GPU."""
-        if self._by_distance:  # the visit of r and s is that of the last GPU - s and - r
-            return self._summed(field)[::-1]
-        R = range(self.ring)
-        return [sum(getattr(self.visit(r, s), field) for r in R) for s in R]
 
     # ------------------------------------------------------------ token by token
 
@@ -333,31 +299,31 @@ def covered(some: list[range]) -> int:
     return sum(map(len, some)) - both
 
 
-# ---------------------------------------------------------------- the visit of GPUs at a distance, by layout
+# ---------------------------------------------------------------- the visit of two GPUs under a strip, by layout
 
 
-def in_blocks(hops: Hops, distance: int) -> Visit:
-    """Shards one after the other: keys of GPU r + distance lie distance * n tokens later."""
+def in_blocks(hops: Hops, r: int, s: int) -> Visit:
+    """Shards one after the other."""
     low, high = cast("tuple[int, int]", hops.strip)
-    offset = distance * hops.keys
+    offset = s * hops.keys - r * hops.rows
     return strip_visit(hops.rows, hops.keys, low - offset, high - offset)
 
 
-def in_stripes(hops: Hops, distance: int) -> Visit:
-    """Token i of GPU r is token i R + r of the sequence, so y - x = distance + R (j - i)."""
+def in_stripes(hops: Hops, r: int, s: int) -> Visit:
+    """Token i of GPU r is token i R + r of the sequence, so y - x = s - r + R (j - i)."""
     low, high = cast("tuple[int, int]", hops.strip)
-    return strip_visit(hops.rows, hops.keys, -((distance - low) // hops.ring), (high - distance) // hops.ring)
+    return strip_visit(hops.rows, hops.keys, -((s - r - low) // hops.ring), (high - s + r) // hops.ring)
 
 
-def in_zigzag(hops: Hops, distance: int) -> Visit:
+def in_zigzag(hops: Hops, r: int, s: int) -> Visit:
     """GPU r has chunks r and 2R - 1 - r, half a shard each. Causal: all rows see the early chunk of a GPU before r;
     the late rows see both chunks of a GPU after r; a GPU's own two chunks are in order, so their mask is causal."""
     rows, keys = hops.rows, hops.keys
     if hops.problem.mask is DENSE:
-        return in_blocks(hops, distance)
-    if distance == 0:
+        return in_blocks(hops, r, s)
+    if r == s:
         return strip_visit(rows, keys, -rows, 0)
-    rows, keys = (rows, keys // 2) if distance < 0 else (rows // 2, keys)
+    rows, keys = (rows, keys // 2) if s < r else (rows // 2, keys)
     return Visit(rows, keys, rows * keys, DENSE)
 
 
@@ -377,8 +343,3 @@ def hops_of(problem: Attention, ring: int, layout: str) -> Hops:
     if layout == "striped" and problem.mask is not DENSE and Nk != N:
         strip = None
     return Hops(problem, ring, layout, strip)
-
-
-def unmasked(hops: Hops) -> Hops:
-    """The same ring without a mask: all that a ring sends which does not look at it."""
-    return hops_of(with_mask(hops.problem), hops.ring, hops.layout)

@@ -1,6 +1,6 @@
 """The floors across devices as functions of integers: the words that p devices together receive from one another.
 
-The proofs are in docs/distributed-proofs.md and distributed-causal.md. alpha is the words of a row: of Q and O, in a
+The proofs are in docs/distributed-proofs.md. alpha is the words of a row: of Q and O, in a
 backward pass of Q, dO and dQ. beta is the words of a key: of K and V, in a backward pass of K, V, dK and dV. A problem
 is one KV head of one sequence, and its rows are the queries of all heads of the group. All arithmetic is in Python
 integers and fractions, and is rounded so that no floor is above what is proven. A floor is 0 where its condition does

@@ -1,20 +1,21 @@
-"""The numbers of docs/distributed.md and its other pages: each stands on the page, and the program gives it."""
+"""The numbers of docs/links.md, docs/distributed-proofs.md and validation/links: each stands there, and the program gives
+it."""
 
 import re
+import shlex
 
-import links_by_hand
 import pytest
 from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes, widths
-from paths import DOCS
+from paths import DOCS, VALIDATION
 
 import iosim
 from iosim import Attention
 from iosim.distributed.across import Across
 from iosim.distributed.floors import floor_across
-from iosim.distributed.schedules import SCHEMES
 from iosim.masks import parse_mask
 
-PAGE = "".join((DOCS / f"distributed{page}.md").read_text() for page in ("", "-proofs", "-causal", "-measured"))
+PAGES = DOCS / "links.md", DOCS / "distributed-proofs.md", VALIDATION / "links" / "README.md"
+PAGE = "".join(page.read_text() for page in PAGES)
 FLAT = re.sub(r"\s+", " ", PAGE)
 
 # The rows of the first table: their text, and the problem.
@@ -37,52 +38,25 @@ def test_the_first_table(name):
     assert found.mean_received_words == min(words), "one of the three is optimal"
 
 
-def words_of(name, problem, ranks, **split):
-    """The mean words of a GPU in a scheme of iosim, without log-sum-exp."""
-    found = [t for t in SCHEMES[name].splits(problem, ranks) if all(getattr(t, k) == n for k, n in split.items())]
-    (words,) = (
-        sum(n for tensor, n in links_by_hand.words(SCHEMES[name], t).items() if tensor != "LSEpart") for t in found
-    )
-    return words // ranks
+def test_consoles_and_the_three_clusters(iosim):
+    """What links.md shows is what is printed; the cells of its table are of the commands below it."""
+    text = PAGES[0].read_text()
+    sessions = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", text, re.S)
+    assert len(sessions) == 3
+    for command, output in sessions:
+        assert iosim(*shlex.split(command)).stdout == output
+    rows = re.findall(r"^\| \d .*? \| (.*? receives .*?) \| (.*?) \|$", text, re.M)
+    commands = re.findall(r"^iosim (links .*--causal --hardware.*)$", text, re.M)
+    assert len(rows) == len(commands) == 3
+    for cells, command in zip(rows, commands, strict=True):
+        shown = iosim(*shlex.split(command)).stdout
+        assert shown.startswith(cells[0]) and f"At the peaks {cells[1]}" in shown
 
 
-def best_of(problem, ranks):
-    """The least mean words of all schemes of iosim for a problem."""
-    sizes = {"heads": problem.heads, "kv_heads": problem.kv_heads, "Nk": problem.Nk}
-    rows = iosim.links(problem.N, problem.d, ranks, **sizes).results
-    return min(row.received_words - row.tensors.get("LSEpart", 0) for row in rows) // ranks
-
-
-def test_the_three_clusters():
-    node = EXAMPLES["131,072 tokens, 8 GPUs, 32 query and 8 KV heads"]
-    many, cached = Attention(2**20, 128, heads=32, kv_heads=8), Attention(1, 128, Nk=2**20, heads=64, kv_heads=8)
-    rows = [
-        (words_of("ulysses", node, 8), ring(node, 8) // 8, floor_across(node, 8), node, 8),
-        (words_of("usp", many, 64, apart=8), ring(many, 64) // 64, floor_across(many, 64, balanced=True), many, 64),
-        (words_of("gathered-q", cached, 8), ring(cached, 8) // 8, floor_across(cached, 8, layout="decode"), cached, 8),
-    ]
-    for best, by_ring, floor, problem, ranks in rows:
-        assert best == best_of(problem, ranks), "no scheme of iosim moves fewer"
-        assert f"| {best:,} | {by_ring:,} | {-(-floor.received_words // ranks):,} |" in PAGE
-
-
-def test_the_first_cluster_with_a_causal_mask():
+def test_the_share_of_work_of_a_causal_ring():
     problem = Attention(131072, 128, heads=32, kv_heads=8, mask=parse_mask("causal"))
-    pairs = Across(problem, 8).hops.pairs
-    assert f"receives {words_of('ring-needed', problem, 8):,} words, fewer than Ulysses" in FLAT
-    assert words_of("ring-needed", problem, 8) < words_of("ulysses", problem, 8)
-    assert f"is {100 * sum(pairs) / (8 * max(pairs)):.0f} % of the largest" in FLAT
-    assert f"these blocks is {floor_across(problem, 8).mean_received_words.numerator:,}." in FLAT
-
-
-def test_the_number_by_hand():
-    problem = EXAMPLES["131,072 tokens, 8 GPUs, 32 query and 8 KV heads"]
-    found, words = floor_across(problem, 8), (131072 * 256, 4 * 131072 * 256)
-    for number in (*words, sum(words) // 8, 56 * sum(words) // 8, 7 * sum(words) // 8, 56 * words[0] // 8):
-        assert f"{number:,}" in PAGE.split("## 10.")[1].split("## 11.")[0]
-    assert found.received_words == 56 * sum(words) // 8 == 1174405120
-    assert f"{2 * found.mean_received_words.numerator:,} bytes a GPU" in FLAT
-    assert ring(problem, 8) / found.received_words == 1.6 and "1.6 times as much" in FLAT
+    pairs = Across(problem, 8).hops.pairs_of_mesh(1)
+    assert sum(pairs) / (8 * max(pairs)) == pytest.approx(8 / 15, abs=1e-5)
 
 
 def test_the_mesh_and_the_ring_of_one_head():
@@ -203,7 +177,7 @@ def test_what_is_optimal_in_a_step():
 
 # ---------------------------------------------------------------- published times
 
-PUBLISHED = PAGE.split("## 13.")[1]
+PUBLISHED = PAGE.split("## Published")[1]
 LISTS = [[8192], [256, 7392, 544], [4096, 4096], [3104, 3200, 1600, 160, 128]]  # lengths of documents on one GPU
 
 
@@ -211,7 +185,7 @@ def visible_pairs(tokens, layout="blocks", documents=()):
     """The visible pairs of each of 8 GPUs, and the keys that they need of the others."""
     text = "causal" + (f"&documents:{','.join(map(str, documents))}" if len(documents) > 1 else "")
     hops = Across(Attention(tokens, 128, mask=parse_mask(text)), 8, layout=layout).hops
-    return hops.pairs, sum(hops.needed) / (7 * tokens)
+    return hops.pairs_of_mesh(1), sum(hops.needed) / (7 * tokens)
 
 
 def table_row(name, *per_cents):

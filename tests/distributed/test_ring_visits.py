@@ -45,8 +45,8 @@ def test_classes_and_sums_are_those_of_all_visits(mask, layout, N, Nk, ring):
     others = Counter(hops.visit(r, s) for r in R for s in R if r != s)
     assert {visit: times for times, visit in hops.others} == others
     assert {visit: times for times, visit in hops.own} == Counter(hops.visit(r, r) for r in R)
-    assert hops.pairs == [sum(hops.visit(r, s).pairs for s in R) for r in R]
-    assert hops.pairs_of_keys == [sum(hops.visit(r, s).pairs for r in R) for s in R]
+    assert hops.pairs_of_mesh(1) == [sum(hops.visit(r, s).pairs for s in R) for r in R]
+    assert hops.pairs_of_mesh(ring) == [sum(hops.visit(r, s).pairs for r in R) for s in R]
     assert hops.needed == [sum(hops.visit(r, s).keys for s in R if s != r) for r in R]
     assert hops.shown == [sum(hops.visit(r, s).keys for r in R if s != r) for s in R]
 
@@ -70,14 +70,14 @@ def test_a_strip_counts_its_pairs(seed):
 
 
 def test_published_shares_of_a_causal_mask():
-    """A causal ring needs 1/2, 3/4 or nearly all of the keys (docs/distributed.md), and is at most P / (2 P - 1) busy."""
+    """A causal ring needs 1/2, 3/4 or nearly all of the keys (docs/distributed-proofs.md), and is at most P / (2 P - 1) busy."""
     p, P, n = Attention(4096, 4, mask=parse_mask("causal")), 8, 512
     needed = {layout: sum(hops_of(p, P, layout).needed) for layout in LAYOUTS}
     sent = (P - 1) * 4096
     assert needed == {"blocks": sent // 2, "zigzag": sent * 3 // 4, "striped": (P - 1) * (4096 - P // 2)}
-    pairs = hops_of(p, P, "blocks").pairs
+    pairs = hops_of(p, P, "blocks").pairs_of_mesh(1)
     assert max(pairs) == pairs[-1] == 7 * n * n + n * (n + 1) // 2
-    assert len(set(hops_of(p, P, "zigzag").pairs)) == 1
+    assert len(set(hops_of(p, P, "zigzag").pairs_of_mesh(1))) == 1
 
 
 def test_a_mask_without_a_form_has_a_limit():

@@ -1,7 +1,7 @@
 """Words that all devices together receive in well-known schedules, each by hand from its description.
 
 A problem is one KV head of one sequence, with the rows of all heads of the group. alpha is the words of a row and beta
-of a key, as docs/distributed.md has them. Log-sum-exp is not counted.
+of a key, as docs/distributed-proofs.md has them. Log-sum-exp is not counted.
 """
 
 

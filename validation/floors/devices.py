@@ -1,4 +1,4 @@
-"""Looks for schedules across devices below the floors of docs/distributed.md, and writes devices.csv.
+"""Looks for schedules across devices below the floors of docs/distributed-proofs.md, and writes devices.csv.
 
 `python validation/floors/devices.py` takes some minutes, and needs SciPy. The floors are written here from the page
 alone, and nothing of iosim is used.
