@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
-from ..schedules.decode import PAGE_SIZE
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -152,6 +151,8 @@ def flashinfer(p: Attention, r: Requests, sms: int) -> Choice:
 
 def share_tokens(p: Attention, r: Requests, sms: int, Br: int) -> int:
     """Tokens of a share in FlashInfer, in whole pages: the fewest with which the blocks of a KV head have a place."""
+    from ..schedules.decode import PAGE_SIZE
+
     page = int(p[PAGE_SIZE])
     pages, tiles = -(-r.tokens // page), -(-r.new * group_of(p) // Br)
     most = 2 * sms // p.kv_heads

@@ -18,7 +18,7 @@ from ..core.problem import DENSE
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..masks.between import between
-from ..masks.closed_form import strip_of
+from ..masks.strips import strip_of
 from .row_ends import intervals_of, visit_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ beside the counters.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict, cast
 
@@ -21,7 +21,6 @@ from .predict.generated import LaunchShape, launch_shapes
 
 if TYPE_CHECKING:
     from ..counting.given import Fields
-    from .ncu.counters import Profile
 
 
 class JobJson(TypedDict, total=False):
@@ -196,10 +195,10 @@ def as_measured(name: str, problem: Attention, job: JobJson) -> Attention:
     return replace(problem, visit_all=True) if older and "visit_all" in SCHEDULES[name].options else problem
 
 
-def kept_jobs(profile: Profile) -> list[Job]:
-    """The jobs of a kept profile, in order: its first notes name them. None if another program wrote it."""
-    jobs = [job_from_json(note["job"]) for note in profile.notes if "job" in note][: len(profile.jobs)]
-    return jobs if len(jobs) == len(profile.jobs) else []
+def kept_jobs(notes: Iterable[Note], number: int) -> list[Job]:
+    """The jobs of a kept profile of so many, in order: its first notes name them. None if another program wrote it."""
+    jobs = [job_from_json(note["job"]) for note in notes if "job" in note][:number]
+    return jobs if len(jobs) == number else []
 
 
 def key_of(job: Job) -> str:

@@ -281,7 +281,8 @@ def combine(
 
 def named_jobs(source: KeptProfile) -> list[ScheduleJob]:
     """The runs of schedules that a kept profile names. InputError if it names none."""
-    known = kept_jobs(counters.read_profile(source.path))
+    kept = counters.read_profile(source.path)
+    known = kept_jobs(kept.notes, len(kept.jobs))
     jobs = [job for job in known if isinstance(job, ScheduleJob)]
     if not jobs:
         hint = "for kernels of others: iosim profile" if known else "this profile does not name its runs"
@@ -294,7 +295,9 @@ def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -
     are taken that were kept for a job of this name. Notes are matched by the jobs that they name."""
     kernels = profile.jobs
     if len(kernels) != len(jobs):
-        known = {key_of(job): found for job, found in zip(kept_jobs(profile), kernels, strict=False)}
+        known = {
+            key_of(job): found for job, found in zip(kept_jobs(profile.notes, len(profile.jobs)), kernels, strict=False)
+        }
         if not known.keys() >= {key_of(job) for job in jobs}:
             hint = "give the options that it was made with, and --schedule for each run"
             if known:

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, overload
 
-from ..core.arrays import anywhere, choose, clamp, larger, smaller
+from ..core.arrays import anywhere, clamp, larger, smaller
 from ..core.tiling import S
-from .atoms import Diagonals
-from .expression import Atom, Expr
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test
@@ -74,30 +72,6 @@ class Strip(NamedTuple):
     def mirrored(self) -> Strip:
         """The strip with rows and columns exchanged."""
         return Strip(-self.high, -self.low)
-
-
-def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
-    """The counts of an expression whose atoms have the unit of the axes; None if there is no closed form for it here.
-    `shift` moves the diagonal of `causal`: y - x <= shift."""
-    if isinstance(expr, Atom) and expr.row.counts and isinstance(expr.value, int):
-        return expr.row.counts(expr.value, rows, cols)
-    strip = strip_of(expr, rows.length, cols.length, shift)
-    return None if strip is None else strip_counts(strip, rows, cols)
-
-
-def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:
-    """The expression as a strip within -N..Nk; None if it is not a strip. An empty strip lies outside all pairs."""
-    if isinstance(expr, Atom):
-        return Strip(*expr.shape.bounds(N, Nk, shift)) if isinstance(expr.shape, Diagonals) else None
-    if expr.op != "&":
-        return None
-    low, high = -N, Nk
-    for part in expr.parts:
-        strip = strip_of(part, N, Nk, shift)
-        if strip is None:
-            return None
-        low, high = larger(low, strip.low), smaller(high, strip.high)
-    return Strip(choose(low <= high, low, Nk), choose(low <= high, high, Nk))
 
 
 def strip_counts(strip: Strip, rows: Axis[Size], cols: Axis[Size]) -> Counts:

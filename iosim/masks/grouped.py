@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, cast
 
 from ..core.tiling import S
-from .closed_form import Axis, Counts, Strip, strip_counts, strip_of
+from .closed_form import Axis, Counts, Strip, strip_counts
 from .expression import unit
 from .mask import BoundMask, Mask, axis
+from .strips import strip_of
 
 if TYPE_CHECKING:
     from ..core.mask_types import Mask as AnyMask

@@ -18,8 +18,9 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import S
 from ..errors import InputError
 from .atoms import Diagonals, First
-from .closed_form import Axis, Counts, closed_counts
+from .closed_form import Axis, Counts
 from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
+from .strips import closed_counts
 from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
@@ -276,9 +277,9 @@ class BoundMask(Generic[S]):
         """The exact number of visible pairs of tokens."""
         Br, Bc, N, Nk = map(int, (self.rows_q, self.rows_k, self.N, self.Nk))
         if self.unit == "tokens":
-            from .visible import of_mask
+            from .seen import of_tokens
 
-            seen = of_mask(self.mask, N, Nk, None)
+            seen = of_tokens(self.mask.expr, N, Nk)
             return seen.pairs + seen.any_rows - seen.rows
         if self.unit == "tiles":
             rows, cols = {False: Br, True: N % Br}, {False: Bc, True: Nk % Bc}

@@ -190,9 +190,8 @@ def test_types_do_not_know_their_users():
     for module, name in names.items():
         whole = {m.removeprefix("iosim.") for m in modules(name, tree_of(name), types=True)}
         arrows[module] = whole & names.keys()
-    assert (
-        circles({m: to for m, to in arrows.items() if package_of(m) in {"", *COUNTED, "tuning", "commands"}}) == set()
-    )
+    del arrows["kernels.sentence"]  # it tells what kernels.explain found, which calls it
+    assert circles(arrows) == set()
 
 
 def test_scripts_of_validation_have_no_circle():

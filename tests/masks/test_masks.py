@@ -12,9 +12,10 @@ from random_masks import random_atom
 from iosim.core.problem import DENSE
 from iosim.errors import InputError
 from iosim.masks import files as masks_files
-from iosim.masks.closed_form import closed_counts, floor_sum
+from iosim.masks.closed_form import floor_sum
 from iosim.masks.intervals import tile_counts
 from iosim.masks.mask import Summed, axis, formula_density, parse
+from iosim.masks.strips import closed_counts
 from iosim.masks.text import parse_expression
 
 np = pytest.importorskip("numpy")

@@ -42,7 +42,7 @@ def register(schedule):
     return real(schedule)
 
 registry.register = register
-files = {p.stem for p in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry", "cache"}
+files = {p.stem for p in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry", "cache", "ways"}
 for file in sorted(files, reverse=True):
     import_module(f"iosim.schedules.{file}")
 print(json.dumps([found, list(registry.SCHEDULES), sorted(files)]))

@@ -129,7 +129,7 @@ def calls_of(
     profile = counters.read_profile(from_ncu)
     named = [
         (job.problem, kernels)
-        for job, kernels in zip(kept_jobs(profile), profile.jobs, strict=False)
+        for job, kernels in zip(kept_jobs(profile.notes, len(profile.jobs)), profile.jobs, strict=False)
         if kernels and not isinstance(job, WaitJob)
     ]
     if problem is None:
