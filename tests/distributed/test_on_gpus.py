@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-import on_cpu
 import pytest
 from paths import ROOT
 
@@ -13,7 +12,9 @@ import iosim
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.masks import parse_mask
-from validation.links import on_gpus
+
+on_cpu = pytest.importorskip("on_cpu", exc_type=ImportError)
+on_gpus = pytest.importorskip("validation.links.on_gpus", exc_type=ImportError)
 
 KEPT = ROOT / "validation/links"
 SMALL = Attention(44, 8, heads=2, dtype="fp16", acc_dtype="fp32")

@@ -9,6 +9,7 @@ from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError
 from iosim.gpu.judged_runs import judged_rows, run_checks, size_that_runs
+from iosim.gpu.online_softmax import TEN, blockwise_softmax, demos
 from iosim.schedules import find
 
 P, T = Attention(48, 16, dtype="fp16", acc_dtype="fp32"), Tiling(16, 16)
@@ -165,3 +166,16 @@ def test_the_errors_are_called_absolute(iosim):
     args = ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--schedule", "flash2", "--dtype", "bf16")
     assert "error_bf16" in iosim(*args).stdout and "absolute error" in iosim(*args).stdout
     assert "absolute" in iosim("verify", "--cpu", "--help").stdout
+
+
+def test_both_factors_are_needed():
+    """The sums that the document's code, and code with one of its two mistakes mended, arrive at."""
+    sums = {(a, b): float(blockwise_softmax(TEN, 3, a, b).sum()) for a in (False, True) for b in (False, True)}
+    assert sums[False, False] == pytest.approx(1.4904979126311533, rel=1e-12)
+    assert f"{sums[True, False]:.4f}" == "1.6235" and abs(sums[False, True] - 1) > 0.1
+    assert sums[True, True] == pytest.approx(1, rel=1e-12)
+
+
+def test_demonstrations_are_part_of_check(ask):
+    found = {row["piece"]: row for row in ask("verify", "--cpu", "--N", 16, "--d", 4)["pieces"]}
+    assert all(found[row["piece"]] == row and row["ok"] for row in demos()) and len(demos()) == 4

@@ -6,8 +6,6 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from ranking import FILE, found
-from tiles_by_time import FLASH2, measured, problem
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling, parse_tiles
@@ -17,6 +15,11 @@ from iosim.schedules import find
 from iosim.search.best import footprint
 from iosim.studies.bound_tiles import TIE, at_least, goodness, in_order
 from iosim.studies.roofline import kept, roofline
+
+ranking = pytest.importorskip("ranking", exc_type=ImportError)
+tiles_by_time = pytest.importorskip("tiles_by_time", exc_type=ImportError)
+FILE, found = ranking.FILE, ranking.found
+FLASH2, measured, problem = tiles_by_time.FLASH2, tiles_by_time.measured, tiles_by_time.problem
 
 LINE = ("tune", "--N", 4096, "--d", 128, "--heads", 32, "--by", "time", "--hardware", "h100")
 

@@ -3,7 +3,6 @@
 import csv
 
 import pytest
-from beside_bounds import kept_rows
 from paths import VALIDATION
 
 from iosim import hardware, tables
@@ -14,6 +13,8 @@ from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.studies.ideal_roofline import rows_of, work_by_kind
 from iosim.studies.roofline import kept, measured_beside, roofline, winners
+
+kept_rows = pytest.importorskip("beside_bounds", exc_type=ImportError).kept_rows
 
 GPUS = ("H100", "H200")
 SIDES = (16, 64, 128, 256)

@@ -5,8 +5,6 @@ import io
 
 import pytest
 
-from iosim.gpu.online_softmax import TEN, blockwise_softmax, demos
-
 
 def rows(ask, *args):
     return ask("memory", *args)["results"]
@@ -65,22 +63,6 @@ def test_the_grid(ask):
     assert (pid["batch_head"], pid["block"], pid["batch"], pid["head"]) == (2, 2, 0, 2)
     owned = [(r["batch"], r["head"], x) for r in found for x in range(r["first_row"], r["first_row"] + r["rows"])]
     assert sorted(owned) == [(b, h, x) for b in range(2) for h in range(4) for x in range(250)]
-
-
-# ---------------------------------------------------------------- demonstrations
-
-
-def test_both_factors_are_needed():
-    """The sums that the document's code, and code with one of its two mistakes mended, arrive at."""
-    sums = {(a, b): float(blockwise_softmax(TEN, 3, a, b).sum()) for a in (False, True) for b in (False, True)}
-    assert sums[False, False] == pytest.approx(1.4904979126311533, rel=1e-12)
-    assert f"{sums[True, False]:.4f}" == "1.6235" and abs(sums[False, True] - 1) > 0.1
-    assert sums[True, True] == pytest.approx(1, rel=1e-12)
-
-
-def test_demonstrations_are_part_of_check(ask):
-    found = {row["piece"]: row for row in ask("verify", "--cpu", "--N", 16, "--d", 4)["pieces"]}
-    assert all(found[row["piece"]] == row and row["ok"] for row in demos()) and len(demos()) == 4
 
 
 # ---------------------------------------------------------------- columns of a sweep
