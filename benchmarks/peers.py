@@ -26,7 +26,7 @@ from iosim.studies import accesses
 from iosim.studies.cache import LRU
 from iosim.sweeps.row_text import lines_of_csv
 
-PAGE = Path(__file__).parent.parent / "docs" / "peers.md"
+PAGE = Path(__file__).with_name("peers.md")
 HEADER = "| question | peer | its seconds | iosim's | ratio | its answer | iosim's |\n|---|---|--:|--:|--:|--:|--:|\n"
 WORD_BITS, LINE_BYTES = 16, 64
 

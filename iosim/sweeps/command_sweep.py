@@ -277,7 +277,7 @@ def write_joined(folder: str, path: str | None, quiet: bool) -> None:
     from ..files import written_whole
     from .folder import Place, check_outside, join, read_manifest
 
-    manifest = read_manifest(Place(folder))
+    manifest = read_manifest(Place(folder, "--gather"))
     kind = manifest["format"]
     check_file(kind, path)
     meter = Meter(manifest["rows"] or 0, quiet)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, cast
 
 try:
     import distributed
@@ -17,15 +15,8 @@ except ImportError:
     raise MissingError("--dask needs Dask: pip install 'iosim[dist]'; --jobs works without it") from None
 
 from ..errors import CheckError, InputError, MissingError
-from ..version import __version__
 from .executors import Team, without_ctrl_c
-from .inputs import differs
-
-if TYPE_CHECKING:
-    from distributed.client import VersionsDict
-
-    Versions = Mapping[str, Mapping[str, object]]
-    """What Dask says of a process: {"host": {...}, "packages": {name: version}}."""
+from .inputs import Maker, check_maker, this_maker
 
 SECONDS_TO_CONNECT, SECONDS_FOR_WORKERS = 10, 30
 TLS = (
@@ -45,13 +36,12 @@ def workers(address: str, jobs: int | None, say: Callable[[str], object]) -> Ite
     """
     for name in ("distributed", "distributed.client", "tornado.application"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # one message reports it all
-    warnings.filterwarnings("ignore", category=distributed.versions.VersionMismatchWarning)
     with closing(local(jobs or os.cpu_count() or 1) if address == "local" else connected(address)) as client:
         try:
             client.wait_for_workers(1, SECONDS_FOR_WORKERS)
         except TimeoutError:
             raise MissingError(NO_WORKER.format(address, SECONDS_FOR_WORKERS, address)) from None
-        check_versions(client)
+        check_workers(client)
         if "dashboard" in client.scheduler_info().get("services", {}):
             say(f"dashboard at {client.dashboard_link}")
         try:
@@ -65,36 +55,14 @@ def workers(address: str, jobs: int | None, say: Callable[[str], object]) -> Ite
             raise CheckError(KILLED.format(error.allowed_failures + 1)) from None
 
 
-def check_versions(client: distributed.Client) -> None:
-    """Raise MissingError for a worker with another version of iosim, Python or distributed than this process, and for
-    one without iosim. Workers that come later are refused when they make a part."""
-
-    def iosim() -> str:  # sent as code, because a process may lack this file
-        try:
-            from iosim import __version__ as found
-        except ImportError:
-            return "missing"
-        return found
-
-    check_packages(**cast("VersionsDict", client.get_versions()))
-    for who, theirs in client.run(iosim).items():
-        if theirs != __version__:
-            raise differs(f"worker {who}", "iosim", theirs, __version__)
-
-
-def check_packages(client: Versions, scheduler: Versions, workers: Mapping[str, Versions]) -> None:
-    """Raise MissingError for a process with another version of Python or distributed than this one."""
-    own = versions_of(client)
-    for who, about in {"the scheduler": scheduler, **workers}.items():
-        for name, theirs in versions_of(about).items():
-            if theirs != own[name]:
-                raise differs(who, name, theirs, own[name])
-
-
-def versions_of(found: Versions) -> dict[str, str]:
-    """The versions of what must be equal in all processes."""
-    python = ".".join(str(found["host"]["python"]).split(".")[:2])
-    return {"Python": python, "distributed": str(found["packages"]["distributed"])}
+def check_workers(client: distributed.Client) -> None:
+    """Raise MissingError for a worker with another iosim than this process, or with none. Workers that come later are
+    refused when they make a part."""
+    for who, theirs in client.run(this_maker, on_error="return").items():
+        if isinstance(theirs, Maker):
+            check_maker(f"worker {who}", theirs, this_maker())
+        elif not isinstance(theirs, OSError):  # of one that died meanwhile
+            raise MissingError(f"worker {who} has another iosim, or none: {brief(theirs)}; install the same there")
 
 
 def local(jobs: int) -> distributed.Client:

@@ -98,13 +98,14 @@ class Disk:
 
 
 class Place:
-    """A folder of files by their names, at a path or an address."""
+    """A folder of files by their names, at a path or an address. `option` named it."""
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, option: str = "-o"):
         if "\0" in path:
-            raise InputError("-o", path, WRITABLE, "a name has no zero byte")
+            raise InputError(option, path, WRITABLE, "a name has no zero byte")
+        self.given, self.option = path, option
         self.path = path.rstrip("/") if is_url(path) else os.path.abspath(path)
-        self.files, folder = file_system(path) if is_url(path) else (cast("FileSystem", Disk()), self.path)
+        self.files, folder = file_system(path, option) if is_url(path) else (cast("FileSystem", Disk()), self.path)
         self.folder = folder.rstrip("/")
 
     def names(self) -> set[str]:
@@ -145,13 +146,13 @@ class Place:
     def reported(self) -> Iterator[None]:
         """Turn errors of the file system into one message."""
         if is_url(self.path):
-            with reported(self.path):
+            with reported(self.given, self.option):
                 yield
             return
         try:
             yield
         except OSError as error:
-            raise InputError("-o", self.path, WRITABLE, error.strerror or str(error)) from None
+            raise InputError(self.option, self.given, WRITABLE, error.strerror or str(error)) from None
 
 
 # ---------------------------------------------------------------- a run into a folder
@@ -173,7 +174,9 @@ class Folder:
         while self.place.size(written.file) != written.bytes:
             if time.monotonic() > until:
                 why = f"{written.file} is not there, though its worker wrote it"
-                raise InputError("-o", self.place.path, "a folder that all workers share and can write", why)
+                raise InputError(
+                    self.place.option, self.place.given, "a folder that all workers share and can write", why
+                )
             time.sleep(0.1)
         self.done[written.part] = written
         if time.monotonic() >= self.due:
@@ -233,12 +236,12 @@ def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
     found = read_manifest(place) if MANIFEST in names else None
     if names and not resume and (found is None or found["files"] or names != {MANIFEST}):
         hint = "--resume continues the sweep that is in it" if MANIFEST in names else f"it has {min(names)}"
-        raise InputError("-o", place.path, "a new or empty folder", hint)
+        raise InputError(place.option, place.given, "a new or empty folder", hint)
     if names and found is None:
-        raise InputError("-o", place.path, "a new or empty folder", f"it has {min(names)}, and no {MANIFEST}")
+        raise InputError(place.option, place.given, "a new or empty folder", f"it has {min(names)}, and no {MANIFEST}")
     if found and found["run"] != manifest["run"]:
         other = ", ".join(differing(found["arguments"], manifest["arguments"]))
-        raise InputError("-o", place.path, "a folder that the same arguments began", f"these differ: {other}")
+        raise InputError(place.option, place.given, "a folder that the same arguments began", f"these differ: {other}")
     place.clear()
     listed = parts_in(found) if found else []
     folder = Folder(place, manifest, {one.part: one for one in listed if not fault_of(place, one)})
@@ -303,10 +306,14 @@ def read_manifest(place: Place) -> Manifest:
             parts_in(found)
             return found
     except FileNotFoundError:
-        raise InputError("-o", place.path, "a folder that iosim sweep -o FOLDER/ wrote", f"no {MANIFEST}") from None
+        raise InputError(
+            place.option, place.given, "a folder that iosim sweep -o FOLDER/ wrote", f"no {MANIFEST}"
+        ) from None
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise InputError("-o", place.path, f"a folder whose {MANIFEST} a sweep wrote", "it is damaged: take a new folder")
+    raise InputError(
+        place.option, place.given, f"a folder whose {MANIFEST} a sweep wrote", "it is damaged: take a new folder"
+    )
 
 
 def parts_in(manifest: Manifest) -> list[Written]:
@@ -339,7 +346,7 @@ def digest_of(file: BinaryIO) -> str:
 
 def join(path: str, out: BinaryIO, advance: Callable[[int], object]) -> Manifest:
     """Write all rows of a folder, in the order of the sweep, and return its manifest."""
-    place = Place(path)
+    place = Place(path, "--gather")
     with place.reported():
         manifest = read_manifest(place)
     parts, number = parts_in(manifest), manifest["parts"]
@@ -360,7 +367,7 @@ def as_written(place: Place, parts: Iterable[Written], advance: Callable[[int], 
         with place.reported():
             fault = fault_of(place, one)
         if fault:
-            raise CheckError(f"{one.file} of {place.path}: {fault}; {AGAIN}")
+            raise CheckError(f"{one.file} of {place.given}: {fault}; {AGAIN}")
         with place.open(one.file) as file:
             yield file
         advance(one.rows)

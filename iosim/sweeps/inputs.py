@@ -54,14 +54,9 @@ def this_maker() -> Maker:
 def check_maker(who: str, theirs: Maker, own: Maker) -> None:
     """Raise MissingError if a process with the iosim `theirs` may not make parts for `own`."""
     if theirs.version != own.version:
-        raise differs(who, "iosim", theirs.version, own.version)
+        raise MissingError(f"{who} has iosim {theirs.version}, and this is iosim {own.version}: install the same there")
     if theirs != own:
         raise MissingError(f"{who} has other files of iosim {own.version}: install the same there, and start it again")
-
-
-def differs(who: str, name: str, theirs: str, own: str) -> MissingError:
-    """The error for a process with another version."""
-    return MissingError(f"{who} has {name} {theirs}, and this is {name} {own}: install the same there")
 
 
 # ---------------------------------------------------------------- files

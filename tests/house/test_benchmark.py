@@ -26,7 +26,7 @@ def test_every_peer_has_a_row_or_says_that_it_is_not_installed(capsys):
     """The page has what was measured with all of them, and its ratios follow from its seconds."""
     peers = runpy.run_path(str(ROOT / "benchmarks" / "peers.py"))
     peers["main"](quick=True)
-    printed, page = rows(capsys.readouterr().out), (ROOT / "docs" / "peers.md").read_text()
+    printed, page = rows(capsys.readouterr().out), (ROOT / "benchmarks" / "peers.md").read_text()
     shown = rows(page)
     for name in peers["PEERS"]:
         assert any(name in cells[1] for cells in printed)
