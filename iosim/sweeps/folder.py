@@ -108,6 +108,10 @@ class Place:
         self.files, folder = file_system(path, option) if is_url(path) else (cast("FileSystem", Disk()), self.path)
         self.folder = folder.rstrip("/")
 
+    def refused(self, allowed: str, why: str) -> InputError:
+        """The error for this folder."""
+        return InputError(self.option, self.given, allowed, why)
+
     def names(self) -> set[str]:
         """The names of all files; none if there is no folder."""
         self.files.invalidate_cache()
@@ -152,7 +156,7 @@ class Place:
         try:
             yield
         except OSError as error:
-            raise InputError(self.option, self.given, WRITABLE, error.strerror or str(error)) from None
+            raise self.refused(WRITABLE, error.strerror or str(error)) from None
 
 
 # ---------------------------------------------------------------- a run into a folder
@@ -236,12 +240,12 @@ def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
     found = read_manifest(place) if MANIFEST in names else None
     if names and not resume and (found is None or found["files"] or names != {MANIFEST}):
         hint = "--resume continues the sweep that is in it" if MANIFEST in names else f"it has {min(names)}"
-        raise InputError(place.option, place.given, "a new or empty folder", hint)
+        raise place.refused("a new or empty folder", hint)
     if names and found is None:
-        raise InputError(place.option, place.given, "a new or empty folder", f"it has {min(names)}, and no {MANIFEST}")
+        raise place.refused("a new or empty folder", f"it has {min(names)}, and no {MANIFEST}")
     if found and found["run"] != manifest["run"]:
         other = ", ".join(differing(found["arguments"], manifest["arguments"]))
-        raise InputError(place.option, place.given, "a folder that the same arguments began", f"these differ: {other}")
+        raise place.refused("a folder that the same arguments began", f"these differ: {other}")
     place.clear()
     listed = parts_in(found) if found else []
     folder = Folder(place, manifest, {one.part: one for one in listed if not fault_of(place, one)})
