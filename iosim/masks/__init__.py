@@ -1,9 +1,10 @@
 """Masks: predicates on (query, key) pairs, from their text to exact counts of tiles.
 
 In reading order: atoms.py is the table of predicates. expression.py joins them, text.py and files.py read them, and
-mask.py binds a mask to tiles. Its counts come from counts.py, which stands on closed_form.py. visible.py and
-visible_intervals.py count pairs of tokens for the floors. reach.py, dropout.py and picture.py are for schedules and for
-people.
+mask.py binds a mask to tiles. Its counts come
+from closed_form.py where strips.py finds one, else from intervals.py, which stands on the pieces of rows of pieces.py.
+seen.py and visible.py count pairs of tokens for the floors. reach.py, dropout.py and picture.py are for schedules and
+for people.
 """
 
 from __future__ import annotations

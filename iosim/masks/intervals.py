@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ..core.arrays import clamp
 from .atoms import Diagonals, First
 from .closed_form import Axis, Counts, clamped_floors, floor_sum
-from .expression import Expr, atoms
+from .expression import Expr, atoms, check_lengths
 from .pieces import Pieces, Runs, Whole, pieces, repeated
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def tile_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> 
     small = max(int(np.max(axis.length)) for axis in (rows, cols)) < 2**31  # then no count is above 2^62
     sizes = [np.atleast_1d(size).astype(np.int64 if small else object) for size in given]
     columns, places = distinct(sizes)
+    for axis in (Axis(*columns[:3]), Axis(*columns[3:6])):
+        for length in set(axis.length.tolist()):
+            check_lengths(expr, int(length), int(length))
     found = [counts_of(expr, part) for part in chunks(expr, columns)]
     number = np.ndim(given[0]) == 0
 

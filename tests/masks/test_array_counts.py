@@ -7,6 +7,7 @@ import pytest
 from random_masks import random_mask
 
 from iosim import Attention, Tiling
+from iosim.errors import InputError
 from iosim.masks import intervals, parse_mask, pieces, reach
 from iosim.masks.mask import Mask
 
@@ -72,6 +73,12 @@ def test_documents_against_every_pair(mask):
     together = parse_mask(mask).bind(Attention(17, 1), Tiling(Br, Br))
     for k, size in enumerate(Br.tolist()):
         assert together.active_tiles[k] == parse_mask(mask).bind(Attention(17, 1), Tiling(size, size)).table.sum()
+
+
+def test_documents_have_all_tokens_of_every_problem():
+    N = np.array([17, 16])
+    with pytest.raises(InputError, match="17 tokens in all"):
+        parse_mask("documents:5,9,3").bind(Attention(N, 1), Tiling(N, N)).active_tiles  # noqa: B018
 
 
 @pytest.mark.parametrize("mask", ["window:100|global:7", "~(causal&window:50)", "global:3&~window:9|causal"])
