@@ -63,6 +63,7 @@ def test_words_are_those_that_generated_kernels_count(way, compiled):
 @pytest.mark.parametrize("BM", [16, 32])
 def test_words_are_those_of_a_paged_kernel_in_triton(BM):
     """The same block table, from the kernel's own code. Each program also reads two starts and a length."""
+    pytest.importorskip("iosim.kernels")
     from iosim.kernels.read.kernel_file import kernel_of
 
     kernel, grid, given = triton_launches.paged(triton_launches.REQUESTS, 16, 6, 2, BM, 16)

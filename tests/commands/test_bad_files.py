@@ -16,9 +16,7 @@ def test_a_device_without_end_is_not_read(iosim, args):
     assert done.exit_code == 2 and done.stdout == "" and "it is a device and no file" in done.stderr
 
 
-@pytest.mark.parametrize(
-    "args", [("explain", "{}"), ("sweep", "{}"), ("count", "--N", 64, "--d", 16, "--hardware", "{}")]
-)
+@pytest.mark.parametrize("args", [("count", "--N", 64, "--d", 16, "--hardware", "{}")])
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000 + "]" * 5000, "a = " + "{b=" * 5000 + "1" + "}" * 5000])
 def test_toml_that_is_nested_too_deep_is_one_message(iosim, tmp_path, args, text):
     """All TOML goes through one reader."""

@@ -130,7 +130,6 @@ def test_the_memory_has_other_names(typed, iosim):
     ("typed", "line", "flag"),
     [
         ("--block-m 64", ("tune",), "iosim count --tiles 128x64 counts given ones"),
-        ("--block-m 64", ("explain",), "a size in the kernel is one of its constants, as --const BLOCK_M=64"),
         ("--num-heads 2", ("hardware",), "--heads is an option of iosim count, "),
     ],
 )

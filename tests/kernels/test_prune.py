@@ -100,6 +100,19 @@ def test_spilled_registers_are_dropped_if_asked(cache, capsys):
     assert "1 of 2 configurations dropped for H100 (1 by spilled registers)" in capsys.readouterr().err
 
 
+def test_registers_are_given_in_eights_to_each_thread():
+    """An H100 has 65,536 registers: 8 warps of 255, given as 256, take all of them."""
+    from iosim.hardware import load
+    from iosim.kernels.prune import over
+    from iosim.kernels.read.compile import Resources
+
+    def lacking(registers, warps):
+        return list(over(Resources(0, registers, 0, warps, "mma"), load("h100"), True))
+
+    assert lacking(255, 8) == [] and lacking(128, 16) == [] and lacking(57, 32) == []
+    assert lacking(257, 8) == lacking(129, 16) == lacking(65, 32) == ["registers"]
+
+
 def test_what_does_not_compile_is_left_to_triton(cache):
     odd = (tiles(100, 64), 4, 2)
     assert pruned(tuner(iosim.prune("h100"), CONFIGS[1], odd)) == [CONFIGS[1], odd]

@@ -123,6 +123,10 @@ x = torch.rand(64, device="cuda")
 maybe[(1,)](x, x, x, BLOCK=64)
 maybe[(1,)](x, None, x, BLOCK=64)
 """, [("maybe", 1, 128), ("maybe", 1, 64)]),
+    "views that begin elsewhere are other launches": ("""
+x = torch.rand(96, device="cuda")
+for start in (0, 8, 8): run(x[start:start + 64])
+""", [("add", 1, 64), ("add", 2, 64)]),
     "types as constants": ("""
 @triton.jit
 def cast(X, Z, T: tl.constexpr, BLOCK: tl.constexpr):

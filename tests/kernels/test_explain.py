@@ -22,9 +22,7 @@ def test_without_triton_it_says_what_to_install(iosim, monkeypatch):
     import importlib.util
 
     found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "triton" else found(name, *rest)
-    )
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *_: None if name == "triton" else found(name, *_))
     answer = iosim("explain", *LAUNCH)
     assert answer.exit_code == 3
     assert (
@@ -35,6 +33,7 @@ def test_without_triton_it_says_what_to_install(iosim, monkeypatch):
 
 @pytest.mark.parametrize("line, message", [
     ((FILE,), "--grid: found 'nothing'; allowed: the number of programs on each axis; as --grid \"cdiv(N, BM), H\""),
+    (("--block-m", "64"), "a size in the kernel is one of its constants, as --const BLOCK_M=64"),
     (("absent.py", "--arg", "x=1"), "FILE: found 'absent.py'; allowed: a Python file with kernels; there is no such file"),
     ((FILE, "--grid"), "--grid: found 'no value'; allowed: a value after it; as in --grid 'cdiv(N, BM), H'"),
     ((FILE, "--grid", "1", "--arg"), "--arg: found 'no value'; allowed: a value after it; as in --arg 'Q=fp16[H,N,D]'"),
@@ -107,18 +106,13 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
 @needs_triton
 @pytest.mark.parametrize("line, message", [
     ([FILE, "--grid", 1], "--kernel: found 'nothing'; allowed: add, softmax, matmul"),
-    ([FILE, "--kernel", "atention", "--grid", 1], "did you mean 'attention'?"),
     ([FILE, "--kernel", "add", "--grid", 1], "--const BLOCK=...; a tensor as X=fp16[8,4096,64], a number as N=4096"),
-    ([FILE, "--kernel", "add", "--grid", 1], "kernel add: found 'no value for X, Y, Z, n, BLOCK'"),
     ([*ADD, "--grid", "n / 2.5"], "grid: found '(40.0,)'; allowed: a tuple of one to three whole numbers"),
-    ([*ADD, "--grid", "n, n, n, n"], "allowed: a tuple of one to three whole numbers"),
     ([*ADD, "--grid", "2, 70000"], "at most 65535 programs on this axis"),
     ([*ADD, "--grid", "cdiv(m, 2)"], "--grid: found 'm'; allowed: a name that is given"),
     ([*ADD, "--arg", "W=3"], "--arg W: found 'no such parameter'; allowed: X, Y, Z, n, BLOCK"),
     ([*ADD, "--grid", "2x4"], "; one to three of them, as --grid \"cdiv(N, BM), H\" or --grid 128; "),
     ([*ADD, "--arg", "X=float16"], "--arg X: found 'float16'; allowed: a tensor with its sizes, as X=fp16[8,4096,64]; "),
-    ([*ADD, "--arg", "X=fp32(100)"], "--arg X: found 'fp32'; allowed: a tensor with its sizes, as X=fp32[8,4096,64]; "),
-    ([*ADD, "--arg", "X=[100]"], "; a tensor has a type and sizes, as X=fp16[8,4096,64]; "),
     ([*ADD, "--arg", "X=fp32[q]"], "--arg X: found 'q'; allowed: a name that is given; give its value, as --arg q=128; "),
     ([*ADD, "--arg", "X=fp17[n]"], "--arg X: found 'fp17'; did you mean 'fp16'? allowed: fp16, bf16"),
     ([*ADD, "--arg", "X=fp16[n, 0]"], "sizes that are whole numbers from 1; found 0"),
@@ -132,7 +126,6 @@ def test_all_configurations_of_a_tuned_kernel(ask, iosim):
     ([*ADD, "--target", "a100"], "--target: found 'a100'; did you mean 'sm_80'?"),
     ([*ADD, "--target", "hopper"], "--target: found 'hopper'; allowed: a compute capability such as sm_90"),
     ([*WORDS, "--as", "attention:Q=query", "--N", 512, "--d", 64], "--as attention: found 'Q=query'; allowed: Q, K, V, O or LSE = one of Q, K, V, O"),
-    ([FILE.parent / "nothing.py", "--grid", 1], "a Python file with kernels"),
 ])  # fmt: skip
 def test_one_message_for_bad_input(iosim, line, message):
     answer = iosim("explain", *line)
