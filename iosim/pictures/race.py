@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from ..core.event_count import check_length, count_events
 from ..core.machine import Machine
-from ..core.tiling import Rule, Tiling, tiles_text
+from ..core.tiling import Rule, Tiling
 from ..core.watchers import Trace, Watcher
 from ..counting import asked as question
-from ..counting.count import choose_tiling, rules_of
+from ..counting.count import one_tiling
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.colours import GREY, INK, tensor_colours
 from ..drawing.picture import Picture
 from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from ..errors import InputError
-from ..schedules import SCHEDULES, Schedule, find_all, require
-from ..units import format_bytes, parse_bytes
+from ..schedules import Schedule, find_all, require
+from ..units import parse_bytes
 
 if TYPE_CHECKING:
     from ..core.machine import Block
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..core.watchers import Event
     from ..tables import Row
 
+USUAL = ("standard-tiled", "flash2")
 MOST_SCHEDULES, MOST_EVENTS, MOST_TILES = 2, 5000, 16
 SECONDS, END = 14, 88  # seconds of a round, and the percentage of it that the longest run takes
 CELL, GAP = 15, 13
@@ -100,45 +101,20 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule
     M_bytes = None if M is None else parse_bytes(M, p.word_bytes)
     if p.instances != 1:
         raise InputError("--heads, --batch", p.instances, "1 in all: every head moves the same tiles")
-    found = chosen(schedules, [SCHEDULES[name] for name in ("standard-tiled", "flash2")], p)
-    rules = [rules_of(schedule, rule, p)[-1] for schedule in found]
-    sizes = [tiling_of(schedule, rule, p, M_bytes, multiple) for schedule, rule in zip(found, rules, strict=True)]
-    grid = (-(-p.N // min(t.rows_q for t in sizes)), -(-p.Nk // min(t.rows_k for t in sizes)))
-    if max(grid) > MOST_TILES:
-        raise InputError("--tiles", f"{grid[0]} x {grid[1]} tiles", f"at most {MOST_TILES} a side", "try larger tiles")
-    runners = [runner(p, *one, sizes[0]) for one in zip(found, rules, sizes, strict=True)]
-    return Race(f"Words moved, tile by tile: {question.asked(p)}", runners, grid)
-
-
-def chosen(names: Sequence[str], usual: Sequence[Schedule], p: Attention) -> list[Schedule]:
-    """The named schedules, or the usual ones. Raises InputError for too many."""
-    found = list(find_all(names) or usual)
+    found = find_all(schedules or USUAL)
     if len(found) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(found)} schedules", f"at most {MOST_SCHEDULES}")
     for schedule in found:
         require(schedule, p)
-    return found
+    sizes = [one_tiling(schedule, rule, -1, p, M_bytes, multiple) for schedule in found]
+    grid = (-(-p.N // min(t.rows_q for t in sizes)), -(-p.Nk // min(t.rows_k for t in sizes)))
+    if max(grid) > MOST_TILES:
+        raise InputError("--tiles", f"{grid[0]} x {grid[1]} tiles", f"at most {MOST_TILES} a side", "try larger tiles")
+    runners = [runner(p, *one, sizes[0]) for one in zip(found, sizes, strict=True)]
+    return Race(f"Words moved, tile by tile: {question.asked(p)}", runners, grid)
 
 
-def tiling_of(schedule: Schedule, rule: Rule, p: Attention, M_bytes: int | None, multiple: int) -> Tiling:
-    """The tiles of a schedule. Raises InputError if they need M and it is not given, or if none fits."""
-    if M_bytes is None and rule in ("paper", "best"):
-        raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple)
-    if tiling is None:
-        raise InputError("--M", format_bytes(M_bytes or 0), f"an SRAM in which {schedule.name} fits", "or give --tiles")
-    return tiling
-
-
-def name_of(schedule: Schedule, rule: Rule, t: Tiling) -> str:
-    """A schedule with its tiles: `flash1 paper 100x100`."""
-    if rule == "ideal":
-        return schedule.name
-    sizes = "" if isinstance(rule, Tiling) else f" {t.rows_q}x{t.rows_k}"
-    return f"{schedule.name} {tiles_text(rule)}{sizes}"
-
-
-def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: Tiling) -> Runner:
+def runner(p: Attention, schedule: Schedule, tiling: Tiling, cells: Tiling) -> Runner:
     """The Runner of a schedule. Tiles of the picture are `cells`; an event lights all those that it touches."""
     check_length(count_events(schedule, p.packed, tiling).total, MOST_EVENTS)
     trace, fullest = Trace(), Fullest()
@@ -152,7 +128,8 @@ def runner(p: Attention, schedule: Schedule, rule: Rule, tiling: Tiling, cells: 
             for cell in touched(event, cells):
                 add((loads if event["event"] == "load" else stores).setdefault(cell, []), (moved, moved + words))
             moved += words
-    return Runner(name_of(schedule, rule, tiling), moved, loads, stores, fullest.resident())
+    tiles = "" if "ideal" in schedule.rules else f" {tiling.rows_q}x{tiling.rows_k}"
+    return Runner(schedule.name + tiles, moved, loads, stores, fullest.resident())
 
 
 def touched(event: Event, cells: Tiling) -> list[tuple[str, int, int]]:
