@@ -205,9 +205,9 @@ def test_shares_of_a_mask_by_hand():
 
 def test_active_tiles_and_densities_are_those_of_the_shares():
     for mask in ("causal&window:9", "global:3|strided:7", "~causal", "window:1b"):
-        shares, row = tile_map(mask, 50, 40, Tiling(8, 6)).shares, describe(mask, Tiling(8, 6), 50, 40)
+        shares, row = tile_map(mask, 50, 40, Tiling(8, 9)).shares, describe(mask, Tiling(8, 9), 50, 40)
         assert int((shares > 0).sum()) == row["active_tiles"] and row["tile_density"] == (shares > 0).mean()
-        heights, widths = [8] * 6 + [2], [6] * 6 + [4]
+        heights, widths = [8] * 6 + [2], [9] * 4 + [4]
         pairs = sum(
             s * h * w for line, h in zip(shares, heights, strict=True) for s, w in zip(line, widths, strict=True)
         )
