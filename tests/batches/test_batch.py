@@ -235,6 +235,24 @@ def test_the_largest_block_is_that_of_a_walk(way):
     assert found.largest_block == pytest.approx(max(words) * len(words) / sum(words), rel=1e-12)
 
 
+def test_the_largest_block_of_causal_requests_is_that_of_their_tables():
+    """A last tile of few rows moves less than the one before it."""
+    rng = np.random.default_rng(8)
+    for _ in range(60):
+        new, cached, Br, Bc = (int(rng.integers(least, top)) for least, top in ((2, 30), (0, 30), (1, 12), (1, 9)))
+        found = iosim.batch([(new, new + cached)], **{**SMALL, "tiles": (Br, Bc)}, ways="pack").ways[0]
+        p = problem_of("pack", new, new + cached)
+        table = p.tiled(Tiling(Br, Bc)).mask.table
+        keys = [sum(min(Bc, p.Nk - Bc * j) for j, on in enumerate(line) if on) for line in table]
+        words = [16 * (min(Br, p.N - Br * i) + seen) for i, seen in enumerate(keys)]
+        assert found.largest_block == pytest.approx(max(words) * len(words) / sum(words), rel=1e-12), (
+            new,
+            cached,
+            Br,
+            Bc,
+        )
+
+
 # ---------------------------------------------------------------- NumPy runs
 
 

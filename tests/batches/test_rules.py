@@ -21,8 +21,9 @@ FIELDS = {"d": 128, "heads": 32, "kv_heads": 8, "mask": "causal"}
 def test_flash_attention_2_packs_single_tokens_only():
     found = iosim.batch("1:3000, 1:9000", **FIELDS)
     assert found["FA2"].tensors == found["pack"].tensors and found["FA2"].tiles == "128x64"
-    found = iosim.batch("4:3000, 4:9000", **FIELDS)
-    assert found["FA2"].tensors == found["repeat"].tensors
+    for mask in ("causal", "dense"):
+        found = iosim.batch("4:3000, 4:9000", **{**FIELDS, "mask": mask})
+        assert found["FA2"].tensors == found["repeat"].tensors != found["pack"].tensors
 
 
 def test_flash_attention_2_splits_keys_where_few_blocks_are():
