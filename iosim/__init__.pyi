@@ -1,5 +1,6 @@
 """All names of iosim, for type checkers. tests/house/test_typed.py writes it."""
 
+from .version import __version__ as __version__
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
@@ -50,13 +51,13 @@ from .studies.roofline import Roofline as Roofline
 from .studies.roofline import roofline as roofline
 from .sweeps.run import sweep as sweep
 from .tuning.best import Best as Best
-from .tuning.crossover import crossover as crossover
 from .tuning.every_M import Curve as Curve
 from .tuning.inverse import AtMost as AtMost
 from .tuning.inverse import WithinFloor as WithinFloor
 from .tuning.inverse import least_M as least_M
 from .tuning.least import curve as curve
 from .tuning.least import tune as tune
+from .tuning.over_N import OverN as OverN
+from .tuning.over_N import over_N as over_N
 from .tuning.proven import Bounds as Bounds
 from .tuning.proven import bounds as bounds
-from .version import __version__ as __version__

@@ -160,7 +160,7 @@ class Command(click.Command):
         ctx.meta[NAMED] = None  # help shows all options
         needed = {need.parameter: need.or_else for need in self.needs}
         flags = {option.name: option.flag for option in self.options_of(ctx)}
-        hints = AXIS_HINTS if self.axes == PLACES else {}
+        hints = AXIS_HINTS if {*self.axes} - {"N"} == {*PLACES} else {}
         lines: dict[str, list[tuple[str, str]]] = {heading: [] for heading in HEADINGS}
         hidden, outputs = 0, list[tuple[str, str]]()
         for parameter in self.get_params(ctx):
@@ -334,9 +334,10 @@ class Command(click.Command):
         from ..counting.given import problem
 
         sizes = [str(option.name) for option in self.options_of(ctx) if option.heading in (PROBLEM, VARIANTS)]
-        if self.unreadable(ctx, (PROBLEM, VARIANTS)) or "d" not in sizes or set(sizes) & set(self.axes):
+        if self.unreadable(ctx, (PROBLEM, VARIANTS)) or "d" not in sizes or {*sizes} & {*self.axes} - {"N"}:
             return []
         given = {name: value for name in sizes if (value := ctx.params.get(name)) not in (None, False)}
+        given = {name: value for name, value in given.items() if name not in self.axes}
         try:
             problem({"N": "1", "d": "1", **given})
         except InputError as fault:

@@ -13,7 +13,6 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "What is possible": {
         "bounds": "Proven statements about the least traffic.",
-        "crossover": "The M or N at which one schedule moves less than another, exact to the byte.",
     },
     "Many answers": {},
     "On a GPU": {"hardware": "Hardware presets, each number with unit and source."},

@@ -75,6 +75,13 @@ def read_schedules(value: str | int, option: str) -> object:
     return find_all(str(value))
 
 
+def read_sides(value: str | int, option: str) -> object:
+    """Schedules, each with the tiles that it may have after a colon."""
+    from ..tuning.sides import sides_of
+
+    return sides_of(str(value)) if ":" in str(value) else read_schedules(value, option)
+
+
 def read_hardware(value: str | int, option: str) -> object:
     from ..hardware import load
 
@@ -91,7 +98,7 @@ def read_sizes(value: str | int, option: str) -> object:
 
 MASK_KIND, TILES = Kind(read_mask, between=";", help=mask_help), Kind(read_rule)
 SIZES_OR_RANGE = Kind(read_sizes, "integer")
-SCHEDULE, HARDWARE = Kind(read_schedules, listed=True), Kind(read_hardware)
+SCHEDULE, SIDES, HARDWARE = Kind(read_schedules, listed=True), Kind(read_sides, listed=True), Kind(read_hardware)
 PASS = Kind(one_of("forward", "backward", "step"))
 ONE_OR_AXIS = (COUNT, SIZE, PASSES, SEED, STAGES, REGISTERS, TYPE, HARDWARE, TILES)
 """Kinds of options that take several values in some commands, and one in others."""
@@ -303,10 +310,12 @@ def memory_with(size: Decorator) -> Decorator:
 memory_options = memory_with(sram_option)
 
 
-def schedule_option(text: str = "Only these schedules: a,b or repeated; see iosim schedules.") -> Decorator:
+def schedule_option(
+    text: str = "Only these schedules: a,b or repeated; see iosim schedules.", kind: Kind = SCHEDULE
+) -> Decorator:
     """The option --schedule, as a tuple of texts with one or several names."""
     also = ("algorithm", "algo", "kernel", "algorithms", "method")
-    return repeated_option("--schedule", "schedules", text, metavar="NAMES", heading=CHOICE, kind=SCHEDULE, also=also)
+    return repeated_option("--schedule", "schedules", text, metavar="NAMES", heading=CHOICE, kind=kind, also=also)
 
 
 def tiles_option(text: str, default: str | None = None) -> Decorator:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..counting.given import Asked, Choice, Fields, names_of
+from ..counting.given import Asked, Choice, Fields, counts, names_of, several
 from ..errors import InputError, suggestion
-from ..options import ANSWER, flag_of
+from ..options import ANSWER, Kind, flag_of, one_of
 from .answer import Output, answer_all
-from .command import D, N, Need, named_command
+from .command import D, Need, named_command
 from .options import (
     PLACES,
+    SIDES,
     SIZES_OR_RANGE,
     chip_options,
     flag_option,
@@ -24,6 +25,7 @@ from .options import (
     problem_options,
     schedule_option,
     size_option,
+    text_option,
     variant_options,
 )
 
@@ -44,6 +46,7 @@ LEAST_BLOCKS = (
     "Only tilings with at least this many thread blocks, for example one for each SM. Launches that move less than a "
     "tenth of the words are ignored."
 )
+OVER = "M (default): --curve goes over every M. N: over every N of the axis --N at one M, for the schedules named."
 EVERY = "Show every row: also of schedules that another one dominates, and with --curve every M."
 AT_MOST = "Find the least M at which at most so many bytes move over all heads, as 64MiB, and what is proven below it."
 X_FLOOR = "Find the M at which the least traffic is within this factor of the floor, as 1.2."
@@ -55,6 +58,7 @@ class Way(NamedTuple):
     least_blocks: str | None
     by: str | None
     curve: bool
+    over: str | None
     at_most: str | None
     x_floor: str | None
     every: bool
@@ -68,14 +72,14 @@ class Way(NamedTuple):
 
 @named_command(
     "tune",
-    needs=(N, D, Need("M", ("hardware", "curve", "by", *GOALS))),
+    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "by", *GOALS))),
     instead=INSTEAD,
-    axes=PLACES,
-    first="heads causal hardware by curve at_most x_floor",
+    axes=("N", *PLACES),
+    first="heads causal hardware by curve over at_most x_floor",
 )
 @problem_options
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
-@schedule_option()
+@schedule_option("Only these schedules: a,b or repeated; see iosim schedules. With --curve also flash1:paper.", SIDES)
 @multiple_option
 @variant_options
 @chip_options
@@ -87,6 +91,7 @@ class Way(NamedTuple):
 )
 @own_option("predict", "generated, with --by time: rank by the model of the kernels that iosim generates.")
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
+@text_option("--over", OVER, metavar="M|N", kind=Kind(one_of("M", "N")))
 @own_option("at_most", AT_MOST)
 @own_option("x_floor", X_FLOOR)
 @flag_option("--all", EVERY, ANSWER, "every")
@@ -96,13 +101,21 @@ class Way(NamedTuple):
 def command(asked: Asked, way: Way, output: Output) -> None:
     """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
 
-    With --at-most or --x-floor the answer is an M. --hardware is then a GPU whose SRAM is compared with that M.
+    With --curve it is that for every M, and of the schedules named it says at which M each moves less than the others;
+    with --over N, at which N of an axis --N. With --at-most or --x-floor the answer is an M. --hardware is then a GPU
+    whose SRAM is compared with that M.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
     from ..tuning import least as tune
     from ..units import parse_count
 
+    if way.over == "N":
+        show_over_N(asked, way, output)
+        return
+    if several(str(asked.given["N"])):
+        hint = "iosim sweep --what tune takes several, and --over N an axis"
+        raise InputError("--N", asked.given["N"], "one value", hint)
     fields, choice = asked.fields, asked.choice
     blocks = 1 if way.least_blocks is None else parse_count(way.least_blocks, "--least-blocks")
     if way.by not in (None, *WAYS):
@@ -118,7 +131,7 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     if way.goals:
         show_least_M(way, choice, fields, output)
         return
-    if way.curve:
+    if way.curve or way.over:
         check_curve({"--hardware": choice.hardware})
         answer_all([({}, replace(tune.curve(M=choice.M, **fields), every=way.every))], output)
         return
@@ -140,10 +153,25 @@ def show_least_M(way: Way, choice: Choice, fields: Fields, output: Output) -> No
     answer_all([(chip if len(names) > 1 else {}, one) for chip, one in zip(chips, found, strict=True)], output)
 
 
-def check_step(sizes: str | None) -> None:
+def show_over_N(asked: Asked, way: Way, output: Output) -> None:
+    """Write at which N of an axis each schedule moves less than the others, in each SRAM."""
+    from ..tuning.over_N import over_N
+
+    goals = {"--by": way.by, "--least-blocks": way.least_blocks, "--predict": way.predict}
+    for option, value in {**goals, **{flag_of(name): goal for name, goal in way.goals.items()}}.items():
+        if value is not None:
+            raise InputError(option, value, "nothing with --over N", "leave out one of the two")
+    check_step(asked.choice.M, "16KB alone with --over N")
+    fields = counts({name: text for name, text in asked.given.items() if name != "N"}, required=())
+    fields |= asked.choice._replace(M=None, hardware=None)._asdict() | {"N": asked.given["N"]}
+    del fields["tiles"]
+    answer_all([(place.label, over_N(**{**fields, **place.fields})) for place in asked.places], output)
+
+
+def check_step(sizes: str | None, instead: str = "--curve for every M of the range") -> None:
     """Raise InputError for a range of M without a step, which only --curve takes."""
     if sizes is not None and sizes.count(":") == 1:
-        raise InputError("--M", sizes, "a step, as in 16KB:256KB:x2", "or --curve for every M of the range")
+        raise InputError("--M", sizes, "a step, as in 16KB:256KB:x2", f"or {instead}")
 
 
 def check_time(others: Mapping[str, object]) -> None:
@@ -169,4 +197,5 @@ def check_curve(sizes: Mapping[str, str | None]) -> None:
     """Raise InputError for options that do not go with --curve."""
     for option, size in sizes.items():
         if size is not None:
-            raise InputError(option, size, "nothing with --curve, which goes over every M", "leave out one of the two")
+            hint = "leave out one of the two, or ask --over N"
+            raise InputError(option, size, "nothing with --curve, which goes over every M", hint)

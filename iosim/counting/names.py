@@ -15,7 +15,12 @@ from ..units import parse_registers
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
-FUNCTIONS = {"by": "iosim.fastest", "curve": "iosim.curve", **dict.fromkeys(("at_most", "x_floor"), "iosim.least_M")}
+FUNCTIONS = {
+    "by": "iosim.fastest",
+    "curve": "iosim.curve",
+    "over": "iosim.over_N",
+    **dict.fromkeys(("at_most", "x_floor"), "iosim.least_M"),
+}
 """{option of `iosim tune`: its function}, for those that are no keywords of `iosim.tune`."""
 
 

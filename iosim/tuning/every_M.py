@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -14,17 +15,20 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numb
 from ..counting.asked import asked, size_line
 from ..counting.bounds import bounds, floor_of
 from ..counting.columns import flags, problem_row
+from ..counting.notes import mask_notes
 from ..counting.result import Result, more_sizes, tile_sizes
 from ..counting.sentence import joined
-from ..units import format_bytes
+from ..units import binary, format_bytes
 from .best import space_json
 from .curve import CurveStep
+from .sides import MovesLess, Side, lead_of, over_M, table_of
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..counting.published import PublishedTiles
     from ..schedules import Schedule
 
+KIB = 1024
 MOST_ROWS, FALL = 40, 0.8  # a longer table shows a row where the traffic is at most FALL times that of the row above
 STRETCHES = {  # ranges of M in words; the best loop order changes at about 0.17 d^2 and at d^2
     "from d to d^2/2 words": (lambda d: d, lambda d: d * d / 2),
@@ -54,7 +58,8 @@ class Curve(Answer):
 
     Each entry of `published` has four parts: the tiles, the M in bytes that their rule was given (or None), their
     result, and the step of the least traffic at the M that they need. `own` has the steps of each schedule. `within`
-    are the first and the last M asked for, in bytes; None for every M. The table for people shows `every` row, or some.
+    are the first and the last M asked for, in bytes; None for every M. `sides` are the schedules that were named, with
+    their tiles. The table for people shows `every` row, or some.
     """
 
     problem: Attention
@@ -67,6 +72,20 @@ class Curve(Answer):
     own: dict[str, list[CurveStep]] = field(default_factory=dict, hash=False)
     within: tuple[int, int] | None = None
     every: bool = False
+    sides: tuple[Side, ...] = ()
+
+    @cached_property
+    def moves_less(self) -> list[MovesLess]:
+        """For each schedule that was named, every M at which it moves less than the others; none of a single one, nor
+        of those whose best tiles are not known with registers or stages."""
+        divided, own = self.problem.divided, self.own
+        sides = [side for side in self.sides if not divided or side.rule != "best" or side.schedule.name in own]
+        return over_M(sides, self.problem, self.tile_multiple, own) if len(sides) > 1 else []
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on named schedules that skip nothing under the mask."""
+        return mask_notes(self.problem, [one.side.schedule.name for one in self.moves_less])
 
     def table(self) -> Table:
         return self.table_of(self.steps)
@@ -99,8 +118,15 @@ class Curve(Answer):
 
     @property
     def answer(self) -> str:
-        """The sentence on where the gap to the floor is largest, in each range of M."""
-        return " ".join(answer_lines(self))
+        """The sentences on where a schedule that was named moves less than the others, and on where the gap to the
+        floor is largest, in each range of M."""
+        return " ".join(self.lines)
+
+    @property
+    def lines(self) -> list[str]:
+        """These sentences."""
+        less = [lead_of(self.moves_less, partial(size_of, self.problem))] if self.moves_less else []
+        return [*less, *answer_lines(self)]
 
     def pieces(self) -> Pieces:
         p = self.problem
@@ -109,12 +135,14 @@ class Curve(Answer):
         left_out = "not searched: " + ", ".join(schedule.name for schedule in self.left_out)
         range_of_M = f" for M {between(*self.within)}" if self.within else ""
         some = self.some()
+        less: Pieces = [table_of(self.moves_less), ""] if self.moves_less else []
         return [
-            *answer_lines(self),
+            *self.lines,
             problem_line(p),
             f"least traffic{blocks} over {names}{range_of_M}: {numbered(len(self.steps), 'breakpoint')}",
             *([left_out] if self.left_out else []),
             "",
+            *less,
             self.table_of(some),
             *line_on_some(len(some), len(self.steps), bool(self.within)),
             "",
@@ -129,8 +157,16 @@ class Curve(Answer):
             "space": space_json(names, left_out, self.tile_multiple, self.least_blocks),
             "curve": self.to_rows(),
             "published": self.known().to_rows(),
+            **({"moves_less": [self.less_json(one) for one in self.moves_less]} if self.moves_less else {}),
             "answer": self.answer,
         }
+
+    def less_json(self, one: MovesLess) -> Row:
+        """Where a side moves less, with the M from which on it always does in words too."""
+        M = one.where.always_from
+        words = None if M is None else M // self.problem.word_bytes
+        share = None if words is None else round(words / self.problem.d**2, 4)
+        return {**one.to_dict(), "M_words": words, "M_over_d2": share}
 
     def summary(self) -> str:
         return f"{asked(self.problem)}; {numbered(len(self.steps), 'breakpoint')}"
@@ -219,6 +255,13 @@ def published_row(tiles: PublishedTiles, rule_M: int | None, r: Result, least: C
 def problem_line(p: Attention) -> str:
     """The line on a problem without an M."""
     return f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
+
+
+def size_of(p: Attention, M_bytes: int) -> str:
+    """An M in bytes, words and units of d^2 words: `8,640 B (8.44 KiB, 4,320 fp16 words, 1.05 d^2)`."""
+    words = M_bytes // p.word_bytes
+    also = [binary(M_bytes)] if M_bytes >= KIB else []
+    return f"{M_bytes:,} B ({', '.join([*also, f'{words:,} {p.dtype} words', f'{rounded(words / p.d**2)} d^2'])})"
 
 
 def between(first: int, last: int) -> str:

@@ -8,7 +8,7 @@ stretches of M.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -33,20 +33,9 @@ from ..tables import at_most as not_below
 from ..units import binary, format_bytes, parse_bytes, parse_count, parse_factor
 from .best import dominated, lines_on_dominated, space_json
 from .curve import CurveStep, step_at
-from .every_M import OF_SCHEDULE, STEP, Curve, problem_line, step_row
+from .every_M import OF_SCHEDULE, STEP, Curve, problem_line, size_of, step_row
 from .least import curve_of
-from .stretches import (
-    MOST_GAPS,
-    MOST_NAMED,
-    Interval,
-    Stretch,
-    intervals,
-    octaves,
-    size_of,
-    stretches,
-    united,
-    where_true_in_M,
-)
+from .where import Where, where
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -275,23 +264,15 @@ class AtMost(LeastM):
             last = self.curve.steps[-1] if self.curve.steps else None
             why = f"the least is {format_bytes(last.total_bytes)}, by {chosen(last)}" if last else "nothing fits"
             return [f"No schedule here moves at most {goal}, at any M: {why}.", *self.proven()]
-        below = step_at(self.curve.steps, step.M_bytes - 1)
-        less = "nothing fits"
-        if below:
-            less = f"the least is {format_bytes(below.total_bytes)}, {below.total_bytes - self.most_bytes:,} B too many"
-        found = f"{chosen(step)} moves {format_bytes(step.total_bytes)} there. With one byte less of M, {less}."
-        line = f"The least M for at most {goal} is {size_of(self.problem, step.M_bytes)}: {found}"
-        return [line, *self.proven(), *self.on_chip()]
+        found = f"{size_of(self.problem, step.M_bytes)}: {chosen(step)} moves {format_bytes(step.total_bytes)} there."
+        return [f"The least M for at most {goal} is {found}", *self.proven(), *self.on_chip()]
 
     def proven(self) -> list[str]:
-        """The sentences on what the floor proves of a smaller M."""
+        """The sentence on what the floor proves of a smaller M."""
         if self.none_below is None:
             return [] if self.M_bytes is None else ["No floor proves anything about a smaller M."]
-        if self.none_below == self.M_bytes:
-            return [f"{none_of_class(self.backward)} does so with less: the floor proves it."]
-        none = none_of_class(self.backward)
-        below = f"{none} does so below M = {format_bytes(self.none_below)}: the floor proves it."
-        return [below + ("" if self.M_bytes is None else " In between it is open.")]
+        below = "with less" if self.none_below == self.M_bytes else f"below M = {format_bytes(self.none_below)}"
+        return [f"{none_of_class(self.backward)} does so {below}: the floor proves it."]
 
     def on_chip(self) -> list[str]:
         """The sentence on the SRAM of the named GPU."""
@@ -347,52 +328,29 @@ class WithinFloor(LeastM):
         return most
 
     @cached_property
-    def intervals(self) -> list[Interval]:
-        """The intervals of M in bytes at which it is so, in order."""
-        starts = [step.M_bytes for step in self.curve.steps]
-        ends = [start - 1 for start in starts[1:]] + [self.most] * bool(starts)
-        pairs = zip(self.curve.steps, ends, strict=True)
-        return united(one for step, end in pairs for one in intervals(self.decided(step), step.M_bytes, end))
+    def where(self) -> Where:
+        """The M in bytes at which it is so. Both the traffic and the floor fall with M."""
 
-    def decided(self, step: CurveStep) -> Callable[[int, int], bool | None]:
-        """Whether it is so in an interval inside a step, in which the floor falls."""
+        steps = self.curve.steps
 
         def within(low: int, high: int) -> bool | None:
-            if step.total <= self.factor * self.floor_at(high):
-                return True
-            return False if step.total > self.factor * self.floor_at(low) else None
+            first, last = step_at(steps, low), step_at(steps, high)
+            if last is None or last.total > self.factor * self.floor_at(max(low, steps[0].M_bytes)):
+                return False
+            return True if first and first.total <= self.factor * self.floor_at(high) else None
 
-        return within
-
-    @cached_property
-    def stretches(self) -> list[Stretch]:
-        """The stretches of these intervals, longest first."""
-        return stretches(self.intervals, octaves(self.most)) if self.intervals else []
-
-    def end_of(self, one: Interval) -> int | None:
-        """The last M of an interval; None if it has no end."""
-        return None if one.last == self.most else one.last
-
-    @property
-    def always_from(self) -> int | None:
-        """The least M in bytes such that it is so at it and at every larger M; None if there is none."""
-        last = self.intervals[-1:]
-        return last[0].first if last and self.end_of(last[0]) is None else None
+        return where(within, self.most if steps else 1)
 
     @cached_property
     def rows(self) -> list[Row]:
         """A row for each stretch, with the step of the curve where it begins."""
-        return [
-            {
-                **self.row(step),
-                "from_M_bytes": part.whole.first,
-                "to_M_bytes": self.end_of(part.whole),
-                "to_M": "no end" if part.whole.last == self.most else format_bytes(part.whole.last),
-                "gaps": len(part.gaps),
-            }
-            for part in self.stretches
-            if (step := step_at(self.curve.steps, part.whole.first))
-        ]
+        found: list[Row] = []
+        for part in self.where.stretches:
+            step, row = step_at(self.curve.steps, part.whole.first), self.where.row(part)
+            last = row["to_M_bytes"]
+            assert step is not None
+            found.append({**self.row(step), **row, "to_M": "no end" if last is None else format_bytes(part.whole.last)})
+        return found
 
     def table(self) -> Table:
         return Table([*STRETCH, *filled(self.rows)], self.rows)
@@ -403,21 +361,23 @@ class WithinFloor(LeastM):
         return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else []), *self.meaning()]
 
     def meaning(self) -> list[str]:
-        """The lines on the floor, on the order and the gaps of the rows, and on an SRAM that holds no row of Q."""
+        """The lines on the floor, and on an SRAM that holds no row of Q."""
         row = self.problem.d * self.problem.word_bytes
         small = f"an M below {format_bytes(row)} holds less than one row of Q; --curve begins there"
-        order = "rows: most doublings of M first; gaps: how many short ranges of M inside a row miss the factor"
-        below = bool(self.intervals) and self.intervals[0].first < row
-        floor = f"floor: {none_of_class(self.backward).replace('No', 'no', 1)} moves less"
-        return [floor, *[order] * bool(self.rows), *[small] * below]
+        below = bool(self.where.places) and self.where.places[0].first < row
+        return [f"floor: {none_of_class(self.backward).replace('No', 'no', 1)} moves less", *[small] * below]
 
     @property
     def lines(self) -> list[str]:
         goal = f"within a factor of {float(self.factor):g} of the floor"
-        if not self.intervals:
+        if not self.where.places:
             return [f"The least traffic is {goal} at no M{self.nearest()}."]
-        where = where_true_in_M(self.problem, self.stretches, self.most)
-        return [f"The least traffic is {goal} {where}", *self.ends(), *self.on_chip()]
+        text = self.where.text(lambda M: size_of(self.problem, M))
+        first, always = self.where.places[0].first, self.where.always_from
+        ends = f"from {format_bytes(always)} on" if always else "at no M that is large enough"
+        ends = f"It always is so {ends}, and never below {format_bytes(first)}."
+        told = first == always == self.where.stretches[0].whole.first
+        return [f"The least traffic is {goal} {text}.", *[ends] * (not told), *self.on_chip()]
 
     def nearest(self) -> str:
         """The clause on the M at which the ratio is least."""
@@ -426,21 +386,6 @@ class WithinFloor(LeastM):
             return ": nothing fits"
         least = min(ratios)
         return f": the nearest is a factor of {least:.4g}, at M = {format_bytes(ratios[least].M_bytes)}"
-
-    def ends(self) -> list[str]:
-        """The sentences on the first and last M of all and on that from which on it is always so, as far as the
-        stretches that are named do not tell them; and why a larger M may miss the factor."""
-        named, more = [part.whole.first for part in self.stretches[:MOST_NAMED]], len(self.stretches) > MOST_NAMED
-        (longest, gaps), found = self.stretches[0], list[str]()
-        told = self.always_from in named or (longest.last == self.most and len(gaps) <= MOST_GAPS)
-        if self.always_from is None and more:
-            found.append(f"at none above {format_bytes(self.intervals[-1].last)}")
-        if self.always_from is not None and not told:
-            found.append(f"at every M from {format_bytes(self.always_from)} on")
-        if more and self.intervals[0].first != longest.first:
-            found.append(f"at none below {format_bytes(self.intervals[0].first)}")
-        why = "A larger M that misses the factor moves no more words: its floor is lower."
-        return [f"It is so {' and '.join(found)}."] * bool(found) + [why] * (longest.last != self.most)
 
     def on_chip(self) -> list[str]:
         """The sentence on the SRAM of the named GPU."""
@@ -453,22 +398,21 @@ class WithinFloor(LeastM):
         return [f"{self.of_chip()}: the least there, by {chosen(there)}, is within a factor of {ratio} of the floor."]
 
     def to_dict(self) -> Row:
-        longest: Row = self.rows[0] if self.rows else {}
-        sram = 0 if self.chip is None else self.chip.sram_bytes
-        inside = any(one.first <= sram <= (self.end_of(one) or sram) for one in self.intervals)
+        sram, found = 0 if self.chip is None else self.chip.sram_bytes, self.where
+        inside = any(one.first <= sram <= (found.end_of(one) or sram) for one in found.places)
         return {
             **self.shared_json(),
             "x_floor": float(self.factor),
-            **{name: longest.get(name) for name in ("from_M_bytes", "to_M_bytes", "gaps")},
-            "always_from_M_bytes": self.always_from,
-            "first_M_bytes": self.intervals[0].first if self.intervals else None,
+            **found.longest_row(),
+            "always_from_M_bytes": found.always_from,
+            "first_M_bytes": found.places[0].first if found.places else None,
             "stretches": self.to_rows(),
-            "intervals": [{"from_M_bytes": one.first, "to_M_bytes": self.end_of(one)} for one in self.intervals],
+            "intervals": found.rows(),
             **self.chip_json(inside),
         }
 
     def summary(self) -> str:
-        first = f"from M = {format_bytes(self.stretches[0].whole.first)}" if self.stretches else "at no M"
+        first = f"from M = {format_bytes(self.where.stretches[0].whole.first)}" if self.where.places else "at no M"
         return f"{asked(self.problem)}, within {float(self.factor):g} of the floor; {first}"
 
 

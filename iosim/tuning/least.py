@@ -27,6 +27,7 @@ from ..units import parse_bytes, parse_count, parse_range
 from .best import Best, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
 from .every_M import Curve
+from .sides import sides_of
 from .thread_blocks import blocks
 
 if TYPE_CHECKING:
@@ -217,14 +218,17 @@ def curve(
     traffic falls.
 
     With M, a range as `16KB:1MB`, they are those of the range, after the one that applies where it begins. The other
-    arguments are those of `tune`. Schedules whose best tiling is not known at every M are not searched;
-    `left_out` names them. Raises InputError for whatever is not allowed.
+    arguments are those of `tune`. Of two `schedules` or more, `moves_less` says at which M each moves less than the
+    others; there they may have tiles of their own, as `"flash1:paper,standard"`. Schedules whose best tiling is not
+    known at every M are not searched; `left_out` names them. Raises InputError for whatever is not allowed.
     """
+    sides = sides_of(schedules)
     problem = Attention(N, d, mask=parse_mask(mask), **options)  # type: ignore[misc]  # has no causal
     multiple = 1 if tile_multiple is None else parse_count(tile_multiple, "--tile-multiple")
     parse_count(least_blocks, "--least-blocks")
     within = None if M is None else parse_range(M, problem.word_bytes)
-    found = curve_of(problem, schedules, multiple, least_blocks, options)
+    found = curve_of(problem, [side.schedule for side in sides], multiple, least_blocks, options)
+    found = replace(found, sides=tuple(sides))
     return found if within is None else replace(found, steps=steps_within(found.steps, *within), within=within)
 
 

@@ -1,254 +1,174 @@
-"""Two sides, each a choice of schedules and tiles: from which M or N on one of them moves less, exact to the byte.
+"""Sides, each a schedule with its tiles: where each moves less than all others, at every M or at every N of an axis.
 
-The traffic of a side never grows with M: it is a falling staircase. Two staircases are compared on an interval of M.
-If its two ends do not decide the comparison for the whole interval, the interval is halved (stretches.py). Traffic need
-not fall or grow with N in a regular way, so every N of an axis is counted.
+The traffic of a side never grows with M: it is a falling staircase. Two staircases are compared on an interval of M by
+its two ends. Traffic need not fall or grow with N in a regular way, so every N of an axis is counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import numpy as np
-
-from ..core.arrays import last_true
-from ..core.tiling import Tiling, paper_tiles
+from ..answer import Column, Columns, Row, Table
+from ..core.tiling import Tiling, paper_tiles, read_tiles, tiles_text
 from ..counting.count import measure
-from ..counting.sweep import part_of, points_of_chunk, problems_of, run_all
 from ..errors import InputError
-from ..schedules import SCHEDULES, Schedule, require
+from ..schedules import Schedule, find
 from ..search.best import best_tiles, footprint, sizes_by_passes
+from ..verdict import joined
 from . import curve
-from .stretches import Interval, Stretch, intervals, octaves, stretches, united
+from .where import Where, where
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from ..core.problem import Attention
-    from ..core.tiling import RuleName
-    from ..core.typing import Size
-    from ..counting.sweep_axes import Runs
+    from ..core.tiling import Rule
+    from ..schedules.registry import SchedulesAsked
 
 LeastBytes = Callable[[int], float]
 """Returns the least bytes moved at an M in bytes; inf if nothing fits."""
 
 
 class Side(NamedTuple):
-    """A choice of tiles for some schedules, of which the one that moves least counts."""
+    """A schedule and the rule for its tiles: `ideal` for a schedule without tiles, which is counted fit or not."""
 
-    name: str
-    """Its name in sentences."""
-    schedules: tuple[Schedule, ...]
-    """The schedules."""
-    rule: RuleName
-    """The rule for their tiles: `ideal` for a schedule without tiles."""
+    schedule: Schedule
+    rule: Rule
 
     @property
-    def each(self) -> list[str]:
-        """Its schedules, each with the rule for its tiles if that is not the best: `flash2`, `flash1 paper`."""
-        rule = "" if self.rule == "best" else f" {self.rule}"
-        return [schedule.name + rule for schedule in self.schedules]
-
-    @property
-    def brief(self) -> str:
-        """Its name in a table of few columns."""
-        return ", ".join(self.each)
-
-
-class Question(NamedTuple):
-    """The question from where on one side moves less than the other."""
-
-    label: str
-    """Its name in tables, JSON and CSV."""
-    below: Side
-    """The side that moves less."""
-    above: Side
-    """The side that moves more."""
+    def name(self) -> str:
+        """Its name: `flash2`, `flash1:paper`, `flash2:128x64`."""
+        return self.schedule.name + ("" if self.rule in ("best", "ideal") else f":{tiles_text(self.rule)}")
 
     @property
     def text(self) -> str:
-        """The statement that the answer makes true: `flash2 moves less than standard`."""
-        return f"{self.below.name} moves less than {self.above.name}"
-
-    @property
-    def schedules(self) -> tuple[Schedule, ...]:
-        """The schedules of both sides."""
-        return (*self.below.schedules, *self.above.schedules)
-
-    @property
-    def of_one_sram(self) -> bool:
-        """Whether best tiles are known for one SRAM only, without registers and stages."""
-        return any(bool(schedule.candidates is not None or schedule.sizes) for schedule in self.schedules)
+        """Its name in sentences, which says where tiles need not fit."""
+        return self.name + " (fits or not)" * (self.rule in ("ideal", "paper"))
 
 
-def questions_of_papers() -> list[Question]:
-    """The questions of a crossover that names no schedules."""
-    algorithm_0 = side_of("Algorithm 0", "standard", rule="ideal")
-    by_paper = side_of("Algorithm 1 with paper tiles (fit or not)", "flash1", rule="paper")
-    flash2 = side_of("flash2", "flash2")
-    tiled = side_of("standard-tiled (best tiles)", "standard-tiled")
-    small = side_of("small-cache (best tiles)", "small-cache")
-    both_small = side_of("small-cache and small-cache-q (best tiles)", "small-cache", "small-cache-q")
-    return [
-        Question("Algorithm 1 with paper tiles (fit or not) below Algorithm 0", by_paper, algorithm_0),
-        Question("flash1, best tiles, below Algorithm 0", side_of("flash1 (best tiles)", "flash1"), algorithm_0),
-        Question("flash2, best tiles, below Algorithm 0", side_of("flash2 (best tiles)", "flash2"), algorithm_0),
-        Question("flash2 below standard-tiled, best tiles", flash2, tiled),
-        Question("flash2 below small-cache, best tiles", flash2, small),
-        Question("flash2 below small-cache and small-cache-q, best tiles", flash2, both_small),
-    ]
+def sides_of(asked: SchedulesAsked) -> list[Side]:
+    """The sides of a text as `flash1:paper,standard`, or of several such texts or Schedules; each side once."""
+    some = ([asked] if asked else []) if isinstance(asked, str | Schedule) else asked
+    parts = [part for one in some for part in ([one] if isinstance(one, Schedule) else str(one).split(","))]
+    return list(dict.fromkeys(map(side_of, parts)))
 
 
-def side_of(name: str, *schedules: str, rule: RuleName = "best") -> Side:
-    """The side of these schedules."""
-    return Side(name, tuple(SCHEDULES[schedule] for schedule in schedules), rule)
-
-
-def questions_about(chosen: Sequence[Schedule]) -> list[Question]:
-    """Two questions: from where on each of two schedules moves less than the other, with best tiles.
-
-    Raises InputError unless there are two schedules of one family.
-    """
-    if len(chosen) != 2:
-        raise InputError("--schedule", ", ".join(s.name for s in chosen), "two schedules, as flash2,standard")
-    one, other = chosen
-    if one.family != other.family:
-        families = f"{one.name} ({one.family}), {other.name} ({other.family})"
-        raise InputError("--schedule", families, "two schedules of one family, because others compute something else")
-    sides = [
-        Side(f"{s.name} (fits or not)", (s,), "ideal") if "ideal" in s.rules else Side(s.name, (s,), "best")
-        for s in chosen
-    ]
-    return [Question(f"{below.name} below {above.name}", below, above) for below, above in (sides, sides[::-1])]
+def side_of(part: str | Schedule) -> Side:
+    """The side of a schedule or of a text as `flash1:paper`, `flash2:128x64` or `standard`."""
+    name, _, tiles = (part, "", "") if isinstance(part, Schedule) else part.partition(":")
+    schedule = find(name)
+    rule = read_tiles(tiles or None, "--schedule") or ("ideal" if "ideal" in schedule.rules else "best")
+    if isinstance(rule, str) and rule not in schedule.rules:
+        raise InputError("--schedule", f"{name}:{rule}", f"tiles of {name}", f"as {name}, or {name}:128x64")
+    return Side(schedule, rule)
 
 
 @dataclass(frozen=True)
-class OverM:
-    """The answer to a question about one problem: every M at which `below` moves less."""
+class MovesLess:
+    """Where a side moves less than each of the others."""
 
-    question: Question
-    problem: Attention
-    intervals: list[Interval]
-    """The intervals of M in bytes at which it does, in order."""
-    most: int
-    """An M in bytes beyond which nothing changes. An interval that reaches it has no end."""
+    side: Side
+    others: tuple[Side, ...]
+    where: Where
     below_bytes: int | None = None
-    """The bytes that `below` moves at `M_bytes`."""
+    """The bytes that it moves at the number from which on it always moves less."""
     above_bytes: int | None = None
-    """The bytes that `above` moves there; None if nothing of it fits."""
-    above_from: int = 1
-    """The least M in bytes in which anything of `above` fits."""
+    """The least bytes that another one moves there; None if none fits."""
 
     @property
-    def stretches(self) -> list[Stretch]:
-        """The stretches of these intervals, longest first."""
-        return stretches(self.intervals, octaves(self.most))
+    def statement(self) -> str:
+        """What is true there: `flash2 moves less than flash1`."""
+        return f"{self.side.text} moves less than {joined([side.text for side in self.others])}"
 
-    def end_of(self, one: Interval) -> int | None:
-        """The last M of an interval; None if it has no end."""
-        return None if one.last == self.most else one.last
+    def row(self) -> Row:
+        """Its row: both sides, the longest stretch, and from where on it always moves less."""
+        names = {"schedule": self.side.name, "than": ",".join(side.name for side in self.others)}
+        moved = {"below_bytes": self.below_bytes, "above_bytes": self.above_bytes}
+        return {**names, **self.where.longest_row(), self.where.unit: self.where.always_from, **moved}
 
-    @property
-    def M_bytes(self) -> int | None:
-        """The least M such that `below` moves less at it and at every larger M; None if there is none."""
-        return first_of_last(self.intervals, self.most)
-
-    @property
-    def M_words(self) -> int | None:
-        """That M in words of the problem's `dtype`."""
-        return None if self.M_bytes is None else self.M_bytes // self.problem.word_bytes
-
-    @property
-    def M_over_d2(self) -> float | None:
-        """That M in units of d^2 words."""
-        return None if self.M_words is None else round(self.M_words / self.problem.d**2, 4)
+    def to_dict(self) -> Row:
+        """Its row as JSON, with all intervals."""
+        return {**self.row(), "intervals": self.where.rows()}
 
 
-@dataclass(frozen=True)
-class OverN:
-    """The answer to a question at one M: every N of an axis at which `below` moves less."""
-
-    question: Question
-    problem: Attention
-    """The problem of the first N of the axis."""
-    M_bytes: int
-    N_last: int
-    """The last N of the axis."""
-    intervals: list[Interval]
-    """The intervals of the axis at which it does, in order, by their first and last N."""
-    stretches: list[Stretch]
-    """The stretches of these intervals, those of most N first."""
-    below_bytes: int | None = None
-    """The bytes that `below` moves at `N`."""
-    above_bytes: int | None = None
-    """The bytes that `above` moves there; None if nothing of it fits."""
-    hardware: str | None = None
-    """The preset whose SRAM M is, where several are asked about."""
-
-    @property
-    def N(self) -> int | None:
-        """The first N such that `below` moves less at it and at every larger N of the axis; None if there is none."""
-        return first_of_last(self.intervals, self.N_last)
-
-    def end_of(self, one: Interval) -> int | None:
-        """The last N of an interval."""
-        return one.last
+def moves_less(
+    sides: Sequence[Side], where_of: Callable[[Side, tuple[Side, ...]], Where], moved: Callable[[Side, int], float]
+) -> list[MovesLess]:
+    """For each side, where it moves less than all others. `moved(side, number)` are its bytes at an M or N."""
+    found = []
+    for side in sides:
+        others = tuple(other for other in sides if other is not side)
+        one = MovesLess(side, others, where_of(side, others))
+        if (at := one.where.always_from) is not None:
+            least = min(moved(other, at) for other in others)
+            one = replace(one, below_bytes=int(moved(side, at)), above_bytes=None if least == inf else int(least))
+        found.append(one)
+    return found
 
 
-def first_of_last(found: Sequence[Interval], end: int) -> int | None:
-    """The first number of the last interval if that reaches the end; else None."""
-    return found[-1].first if found and found[-1].last == end else None
+def lead_of(found: Sequence[MovesLess], size: Callable[[int], str] = "{:,}".format, about: str = "") -> str:
+    """The sentence about the side that moves less at every number that is large enough; if there is none, about the
+    first that does somewhere."""
+    somewhere = [one for one in found if one.where.places]
+    first = next((one for one in somewhere if one.where.always_from), [*somewhere, found[0]][0])
+    return f"{first.statement} {first.where.text(size)}{about}."
+
+
+def table_of(found: Sequence[MovesLess]) -> Table:
+    """A line for each side: the others, and where it moves less than all of them."""
+    columns: Columns[MovesLess] = (
+        Column("schedule", "string", "moves less", of=lambda one: one.side.name),
+        Column("than", "string", "than", of=lambda one: ", ".join(side.name for side in one.others), folds=True),
+        Column("where", None, f"{found[0].where.unit[0]}, longest first", lambda one: one.where.brief(), folds=True),
+    )
+    return Table(columns, found, tall=True)
 
 
 # ---------------------------------------------------------------- against M
 
 
-def over_M(question: Question, p: Attention, multiple: int = 1) -> OverM:
-    """The answer to a question for one problem."""
-    for schedule in question.schedules:
-        require(schedule, p)
-    below, most_below = traffic_against_M(question.below, p, multiple)
-    above, most_above = traffic_against_M(question.above, p, multiple)
-    most = max(most_below, most_above)
+def over_M(
+    sides: Sequence[Side], p: Attention, multiple: int, own: Mapping[str, Sequence[curve.CurveStep]]
+) -> list[MovesLess]:
+    """For each side, every M at which it moves less than all others. `own` are steps of schedules with best tiles."""
+    stairs = {side: against_M(side, p.packed, multiple, own) for side in sides}
+    most = max(last for _, last in stairs.values())
 
-    def less(low: int, high: int) -> bool | None:
-        if below(low) < above(high):
-            return True
-        return False if below(high) >= above(low) else None
+    def where_of(side: Side, others: tuple[Side, ...]) -> Where:
+        below, above = stairs[side][0], [stairs[other][0] for other in others]
 
-    nothing = last_true(lambda M: above(M) == inf, most)
-    found = OverM(question, p, intervals(less, 1, most), most, above_from=nothing + 1)
-    M = found.M_bytes
-    return found if M is None else replace(found, below_bytes=if_any(below(M)), above_bytes=if_any(above(M)))
+        def less(low: int, high: int) -> bool | None:
+            if below(low) < min(other(high) for other in above):
+                return True
+            return False if below(high) >= min(other(low) for other in above) else None
 
+        return where(less, most)
 
-def if_any(moved: float) -> int | None:
-    """The bytes moved; None if nothing fits."""
-    return None if moved == inf else int(moved)
+    return moves_less(sides, where_of, lambda side, M: stairs[side][0](M))
 
 
-def traffic_against_M(side: Side, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
+def against_M(
+    side: Side, p: Attention, multiple: int, own: Mapping[str, Sequence[curve.CurveStep]]
+) -> tuple[LeastBytes, int]:
     """The least bytes of a side as a function of M, and an M beyond which this function is constant."""
-    p = p.packed
-    if side.rule == "ideal":
-        moved = measure(side.schedules[0], p, Tiling(1, 1))["total_bytes"]
-        return lambda M: moved, 1
-    if side.rule == "paper":
-        found = curve.envelope(step for s in side.schedules for step in paper_steps(s, p))
-    elif all(curve.exact(s, p) for s in side.schedules):
-        found = curve.curve(side.schedules, p, multiple)
+    schedule, rule = side
+    if rule == "best" and schedule.name not in own:
+        return by_search(schedule, p, multiple)
+    if rule == "ideal":
+        found = [replace(one, M_bytes=1) for one in curve.counted_steps(schedule, p, Tiling(1, 1))[0]]
+    elif rule == "paper":
+        found = paper_steps(schedule, p)
     else:
-        return traffic_by_search(side.schedules, p, multiple)
+        found = [*own[schedule.name]] if rule == "best" else curve.counted_steps(schedule, p, cast("Tiling", rule))[0]
+    steps = curve.envelope(found)
 
     def staircase(M: int) -> float:
-        step = curve.step_at(found, M)
+        step = curve.step_at(steps, M)
         return inf if step is None else step.total_bytes
 
-    return staircase, found[-1].M_bytes
+    return staircase, steps[-1].M_bytes
 
 
 def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
@@ -258,65 +178,16 @@ def paper_steps(schedule: Schedule, p: Attention) -> list[curve.CurveStep]:
     that of Algorithm 1 does.
     """
     M_words = [4 * p.d * (size - 1) + 1 for size in sizes_by_passes(p.Nk, 1)]
-    tilings = [paper_tiles(p, words) for words in M_words]
-    found = [step for tiling in tilings for step in curve.counted_steps(schedule, p, tiling)[0]]
+    found = [step for words in M_words for step in curve.counted_steps(schedule, p, paper_tiles(p, words))[0]]
     return [replace(step, M_bytes=words * p.word_bytes) for words, step in zip(M_words, found, strict=True)]
 
 
-def traffic_by_search(schedules: Sequence[Schedule], p: Attention, multiple: int) -> tuple[LeastBytes, int]:
-    """The result of `traffic_against_M` for best tiles of schedules whose curve is not known. It searches at each M."""
+def by_search(schedule: Schedule, p: Attention, multiple: int) -> tuple[LeastBytes, int]:
+    """The result of `against_M` for best tiles of a schedule whose curve is not known. It searches at each M."""
 
     @cache
     def moved(M: int) -> float:
-        tilings = [(s, best_tiles(s, p, M, multiple)) for s in schedules]
-        return min((measure(s, p, t)["total_bytes"] for s, t in tilings if t is not None), default=inf)
+        tiling = best_tiles(schedule, p, M, multiple)
+        return inf if tiling is None else measure(schedule, p, tiling)["total_bytes"]
 
-    whole = Tiling(p.N, p.Nk)
-    return moved, max(cast("int", footprint(s, p, whole).peak_bytes) for s in schedules)
-
-
-# ---------------------------------------------------------------- against N
-
-
-def over_N(questions: Sequence[Question], p: Attention[Size], M_bytes: int, multiple: int = 1) -> list[OverN]:
-    """The answer to each question at an M, for a problem whose N is an array in rising order."""
-    lengths = cast("NDArray[np.int64]", p.N).tolist()
-    (first,) = problems_of(part_of(p, slice(0, 1)), 1)
-
-    @cache
-    def moved(schedules: tuple[Schedule, ...], rule: RuleName) -> list[float]:
-        return traffic_against_N([(schedule, rule) for schedule in schedules], p, M_bytes, multiple)
-
-    def answered(question: Question) -> OverN:
-        below, above = (moved(side.schedules, side.rule) for side in (question.below, question.above))
-        places = united(Interval(k, k) for k, (one, other) in enumerate(zip(below, above, strict=True)) if one < other)
-        parts = [stretch_of_axis(part, lengths) for part in stretches(places, lambda one: one.last - one.first + 1)]
-        found = OverN(question, first, M_bytes, lengths[-1], [of_axis(one, lengths) for one in places], parts)
-        if found.N is None:
-            return found
-        k = places[-1].first
-        return replace(found, below_bytes=if_any(below[k]), above_bytes=if_any(above[k]))
-
-    return list(map(answered, questions))
-
-
-def of_axis(places: Interval, lengths: Sequence[int]) -> Interval:
-    """The first and the last N at these places of an axis."""
-    return Interval(lengths[places.first], lengths[places.last])
-
-
-def stretch_of_axis(places: Stretch, lengths: Sequence[int]) -> Stretch:
-    """The stretch of N at these places of an axis."""
-    return Stretch(of_axis(places.whole, lengths), tuple(of_axis(one, lengths) for one in places.gaps))
-
-
-def traffic_against_N(runs: Runs, p: Attention[Size], M_bytes: int, multiple: int) -> list[float]:
-    """The least bytes that any schedule moves with its tile rule, at each N; inf where nothing fits."""
-    length, points = np.size(p.N), points_of_chunk(p.mask, runs)
-    found: list[float] = []
-    for part in (slice(start, min(start + points, length)) for start in range(0, length, points)):
-        count = part.stop - part.start
-        cells = run_all(part_of(p, part), np.full(count, M_bytes), runs, multiple, count, with_floor=False)
-        columns = [np.broadcast_to(np.asarray(one["total_bytes"], object), (count,)) for one in cells]
-        found += [min(inf if moved is None else int(moved) for moved in row) for row in zip(*columns, strict=True)]
-    return found
+    return moved, cast("int", footprint(schedule, p, Tiling(p.N, p.Nk)).peak_bytes)
