@@ -331,13 +331,13 @@ class Command(click.Command):
 
     def contradictory(self, ctx: click.Context) -> list[InputError]:
         """The fault of options that can each be read but exclude each other."""
-        from ..counting.given import problem
+        from ..counting.given import problem, several
 
         sizes = [str(option.name) for option in self.options_of(ctx) if option.heading in (PROBLEM, VARIANTS)]
         if self.unreadable(ctx, (PROBLEM, VARIANTS)) or "d" not in sizes or {*sizes} & {*self.axes} - {"N"}:
             return []
         given = {name: value for name in sizes if (value := ctx.params.get(name)) not in (None, False)}
-        given = {name: value for name, value in given.items() if name not in self.axes}
+        given = {name: value for name, value in given.items() if not (name in self.axes and several(str(value)))}
         try:
             problem({"N": "1", "d": "1", **given})
         except InputError as fault:

@@ -75,7 +75,7 @@ class Way(NamedTuple):
     needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "by", *GOALS))),
     instead=INSTEAD,
     axes=("N", *PLACES),
-    first="heads causal hardware by curve over at_most x_floor",
+    first="causal hardware by curve over at_most x_floor",
 )
 @problem_options
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))

@@ -2,5 +2,5 @@
 
 Read in this order: thread_blocks.py counts the blocks of a tiling. curve.py finds the least traffic at every M.
 least.py searches for `iosim tune`; its answers are in best.py for one M, and in every_M.py for all. sides.py compares
-two choices of schedules and tiles, and crossover.py answers `iosim crossover`.
+several schedules and their tiles, and where.py says where a statement is true.
 """

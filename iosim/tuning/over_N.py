@@ -12,6 +12,7 @@ import numpy as np
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table
 from ..core.problem import DENSE, Attention
+from ..core.tiling import Tiling
 from ..counting.asked import asked
 from ..counting.columns import problem_row
 from ..counting.conditions import conditions
@@ -148,13 +149,14 @@ def axis_of(N: str | Sequence[int] | None, mask: str | Mask) -> NDArray[np.int64
 
 
 def against_N(side: Side, p: Attention[Size], M_bytes: int, multiple: int) -> list[float]:
-    """The bytes that a side moves at each N; inf where nothing fits."""
+    """The bytes that a side moves at each N; inf where its best tiles or those given do not fit."""
     runs = [(side.schedule, side.rule)]
     length, points = np.size(p.N), points_of_chunk(p.mask, runs)
     found: list[float] = []
     for part in (slice(start, min(start + points, length)) for start in range(0, length, points)):
         count = part.stop - part.start
         (cells,) = run_all(part_of(p, part), np.full(count, M_bytes), runs, multiple, count, with_floor=False)
-        column = np.broadcast_to(np.asarray(cells["total_bytes"], object), (count,))
-        found += [inf if moved is None else int(moved) for moved in column]
+        moved, fits = (np.broadcast_to(np.asarray(cells[name], object), (count,)) for name in ("total_bytes", "fits"))
+        given = isinstance(side.rule, Tiling)
+        found += [inf if a is None or (given and not b) else int(a) for a, b in zip(moved, fits, strict=True)]
     return found

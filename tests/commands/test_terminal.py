@@ -26,7 +26,6 @@ LINES = {
     "tune --curve": ["--N", "64", "--d", "16", "--curve"],
     "count --pass step": BASE,
     "roofline": ["--N", "512", "--d", "64", "--hardware", "h100"],
-    "crossover": ["--N", "8192", "--d", "64"],
     "cache": ["--N", "256", "--d", "16", "--M", "4KB", "--tiles", "16x16"],
     "verify --cpu": ["--N", "12", "--d", "4"],
     "hardware": [],
@@ -234,16 +233,6 @@ def test_what_was_meant_stands_before_a_long_list(iosim):
 
 
 TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit", "us predicted", "limit predicted")
-
-
-@pytest.mark.parametrize("line", [
-    ("--N", 8192, "--d", 128), ("--N", 8192, "--d", "64,128,256"), ("--d", 128, "--M", "100KB", "--N", "64:4096:+64"),
-    ("--N", 8192, "--d", 128, "--schedule", "flash2,flash1"),
-], ids=str)  # fmt: skip
-def test_a_crossover_takes_ten_lines_of_80_columns(line):
-    """The answer leads, and all else is a row for each question."""
-    lines = bare(on_terminal(["crossover", *map(str, line)], 80)).splitlines()
-    assert len(lines) <= 10 and "moves less than" in " ".join(lines[:2])
 
 
 def test_a_long_line_breaks_at_spaces_only():

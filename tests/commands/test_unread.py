@@ -29,7 +29,7 @@ UNREAD = {
     "cache": ("cache", *SIZES, "--M", "4KB", "--tiles", "8x8", "--lse", "--schedule", "flash1"),
     "trace": ("trace", *SIZES, "--tiles", "8x8", "--splits", 2, "--schedule", "flash2"),
     "verify": ("verify", "--cpu", "--N", 8, "--d", 4, "--tiles", "4x4", "--elementwise", 1, "--schedule", "flash2"),
-    "crossover": ("crossover", *SIZES, "--splits", 2, "--schedule", "flash2,flash1"),
+    "tune, curve": ("tune", "--curve", *SIZES, "--splits", 2, "--schedule", "flash2,flash1"),
     "report": ("report", *SIZES, "--M", "4KB", "--splits", 2, "--schedule", "flash2"),
 }
 

@@ -17,9 +17,7 @@ from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
 from iosim.sweeps.run import sweep
-from iosim.tuning.crossover import crossover
 from iosim.tuning.least import curve, tune
-from iosim.tuning.sides import questions_of_papers
 
 MUCH = 2**40  # registers without limit
 RAGGED = Attention(100, 24, Nk=70, dv=40, dtype="fp16", acc_dtype="fp32", register_bytes=MUCH)
@@ -260,36 +258,29 @@ def test_crossovers_are_where_counts_say(pair, room, stages):
         one, other = (report.results[0].total_bytes or inf for report in found)
         return one < other
 
-    for row, sides in zip(crossover(6, 3, schedules=names, **options).to_rows(), (names, names[::-1]), strict=True):
+    found = curve(6, 3, schedules=names, **options).to_dict()["moves_less"]
+    for row, sides in zip(found, (names, names[::-1]), strict=True):
         M = row["M_bytes"]
         assert less(most, *sides) == (M is not None)
         if M is not None:
             assert not less(M - 1, *sides) and all(less(size, *sides) for size in (M, M + 1, *range(M, most, 97)))
-        assert {name: str(value) for name, value in options.items() if value not in (0, 1)}.items() <= row.items()
 
 
 def test_registers_change_where_two_schedules_cross(ask, iosim):
     """flash2 passes Algorithm 0 when its query tile has 32 rows: (32 + 2) 64 + 32 (64 + 1 + 2) words of one SRAM, and
     (32 + 4) 64 of shared memory with two stages and all that is computed in registers."""
-    lines = [
-        ("crossover", "--N", 1024, "--d", 64),
-        ("crossover", "--N", 1024, "--d", 64, "--registers", "64K", "--stages", 2),
-    ]
-    found = [{row["question"]: row["M_bytes"] for row in ask(*line)["crossovers"]} for line in lines]
-    name = "flash2, best tiles, below Algorithm 0"
-    assert [one[name] for one in found] == [2 * (34 * 64 + 32 * 67), 2 * 36 * 64]
-    assert (
-        set(found[0]) - set(found[1]) == {q.label for q in questions_of_papers() if "small-cache" in q.label}
-        and len(found[1]) == 4
-    )
-    assert "Not asked with registers or stages: flash2 moves less than small-cache" in iosim(*lines[1]).stdout
-    over_N = ask(
-        "crossover", "--d", 64, "--M", "5KB", "--N", "64:512:+64", *lines[1][5:], "--schedule", "flash2,flash1"
-    )
+    chip = ("--registers", "64K", "--stages", 2)
+    line = ("tune", "--curve", "--N", 1024, "--d", 64, "--schedule", "flash2,standard,small-cache")
+    two, divided = ask(*line[:-1], "flash2,standard")["moves_less"], ask(*line, *chip)
+    assert [one[0]["M_bytes"] for one in (two, divided["moves_less"])] == [2 * (34 * 64 + 32 * 67), 2 * 36 * 64]
+    assert len(divided["moves_less"]) == 2 and divided["space"]["left_out"] == ["small-cache"]
     counted = count(512, 64, "5KB", schedules="flash2", tiles="best", register_bytes=2**18, stages=2).results[0]
-    whole = crossover("512,512", 64, "5KB", schedules="flash2,flash1", register_bytes=2**18, stages=2).to_rows()
-    assert whole[0]["below_bytes"] == counted.total_bytes and over_N["crossovers"][0]["N"] == 64
-    refused = iosim("crossover", "--d", 64, "--N", "64,128", "--hardware", "h100", "--registers", "1M")
+    over = ("tune", "--over", "N", "--d", 64, "--M", "5KB", "--schedule", "flash2,flash1")
+    assert ask(*over, "--N", "64:512:+64", *chip)["moves_less"][0]["N"] == 64
+    assert ask(*over, "--N", "512,512", *chip)["moves_less"][0]["below_bytes"] == counted.total_bytes
+    refused = iosim(
+        *over[:5], "--schedule", "flash2,flash1", "--N", "64,128", "--hardware", "h100", "--registers", "1M"
+    )
     assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
 
 

@@ -85,12 +85,10 @@ LINES = [
     (("verify", "--cpu", "--tiles", "best"), "Br x Bc", "paper"),
     (("mask", "causal", "--N", 64, "--tiles", "paper"), "Br x Bc", "best"),
     (("count", "--N", 64, "--d", 8, "--hardware", "A100"), "did you mean 'a100-40gb' or 'a100-80gb'", None),
-    (("crossover", "--N", 64), "--d: found 'nothing'; allowed: head dimensions", None),
     (("sweep", "--N", "1024:8192:+0", "--d", 8, "--M", "4KB"), "--N (the step of 1024:8192:+0)", None),
     (("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "small-cache", "--keep-p"),
      "--keep-p: found 'given'; allowed: not with --schedule small-cache", "False"),
-    (("crossover", "--N", 10**7, "--d", 64), "give --tile-multiple 4\n", None),
-    pytest.param(("crossover", "--N", 10**8, "--d", 64), "give --tile-multiple 32\n", None, marks=pytest.mark.long),
+    (("tune", "--curve", "--N", 10**7, "--d", 64, "--schedule", "small-cache"), "give --tile-multiple 4\n", None),
 ]  # fmt: skip
 
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "tune --least-blocks 8": SIZES,
     "bounds": SIZES,
     "count --pass step": SIZES,
-    "crossover": ("--N", "64:1024:+64", "--d", D),
+    "tune --over N --schedule flash1,flash2": ("--N", "64:1024:+64", "--d", D),
     "sweep": SIZES,
     "sweep --what tune": SIZES,
     "sweep --what cache --tiles best --schedule flash2": ("--N", 300, "--d", 16),
@@ -66,7 +66,7 @@ def test_a_gpu_has_its_conditions_in_every_command(line, iosim):
     assert paper == alone != found
     best = [r for r in results(found) if r.get("tiling") == "best" and r["Br"]]
     assert all(r["Br"] % 16 == 0 == r["Bc"] % 16 or r["Bc"] >= N for r in best), best
-    assert best or not line.startswith(("count", "tune"))
+    assert best or "--over" in line or not line.startswith(("count", "tune"))
     further = [size for r in best if isinstance(r.get("more_tiles"), dict) for size in r["more_tiles"].values()]
     assert all(size % 16 == 0 or size >= N for size in further), further
 
@@ -88,7 +88,7 @@ def accepts(line, flag):
 
 
 def test_notes_are_in_the_json_too(ask):
-    for line in (("cache", "--N", 300, "--d", 16, "--tiles", "best"), ("crossover", "--N", "64:256:+64", "--d", D)):
+    for line in (("cache", "--N", 300, "--d", 16, "--tiles", "best"), ("tune", "--over", "N", "--schedule", "flash1,flash2", "--N", "64:256:+64", "--d", D)):
         (note,) = ask(*line, "--hardware", GPU)["notes"]
         assert note.startswith("--hardware implies") and ask(*line, "--hardware", GPU, "--paper-model")["notes"] == []
 
@@ -128,7 +128,7 @@ def test_python_and_the_command_line_agree(ask):
 def test_every_function_that_takes_hardware_takes_paper_model():
     functions = [f for name in package.__all__ if inspect.isfunction(f := getattr(package, name))]
     taking = [f.__name__ for f in functions if "hardware" in inspect.signature(f).parameters]
-    assert {"count", "tune", "crossover", "bounds", "sweep", "plot", "cache"} <= {*taking}
+    assert {"count", "tune", "over_N", "bounds", "sweep", "plot", "cache"} <= {*taking}
     lacking = [
         f.__name__ for f in functions if f.__name__ in taking and "paper_model" not in inspect.signature(f).parameters
     ]

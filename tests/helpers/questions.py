@@ -11,7 +11,7 @@ from paths import TESTS
 
 from iosim.files import forms_of
 
-KINDS = ("--curve", "--at-most", "--x-floor", "--cpu", "--pass")
+KINDS = ("--curve", "--over", "--at-most", "--x-floor", "--cpu", "--pass")
 """Options of `count`, `tune` and `verify` with answers of another shape."""
 
 

@@ -34,7 +34,7 @@ SECTIONS = {
     "Counting": {"counting/question.py": ["count"], "sweeps/run.py": ["sweep"]},
     "Questions": {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"], "batches/answer.py": ["batch"],
-        "tuning/crossover.py": ["crossover"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
+        "tuning/over_N.py": ["over_N", "OverN"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
         "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"],
         "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"],
     },

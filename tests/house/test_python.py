@@ -28,7 +28,7 @@ FUNCTIONS = [
     "least_M",
     "fastest",
     "bounds",
-    "crossover",
+    "over_N",
     "roofline",
     "memory",
     "links",
@@ -70,7 +70,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
     function = getattr(iosim, name)
     parameters = inspect.signature(function).parameters
     assert inspect.getdoc(function) and all(p.annotation != p.empty for p in parameters.values())
-    if name in ("curve", "least_M", "fastest"):
+    if name in ("curve", "over_N", "least_M", "fastest"):
         return
     from iosim.commands.cli import main
 
@@ -87,7 +87,7 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "co
                  "in_browser"}  # fmt: skip
 PYTHON_NAMES = {"no_counters": "counters", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
-    "tune": {"curve", "by", "at_most", "x_floor", "predict"},  # functions of their own
+    "tune": {"curve", "over", "by", "at_most", "x_floor", "predict"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet", "gather"},  # the answer is a DataFrame
     "plot": {"M"},
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
@@ -99,7 +99,6 @@ ASKED = {
     "count": ("--M 4KB --mask causal", {**SIZES, "M": "4KB", "mask": "causal"}),
     "tune": ("--hardware T4 --schedule flash1,flash2", {**SIZES, "hardware": "T4", "schedules": ["flash1", "flash2"]}),
     "bounds": ("--M 4KB --heads 2", {**SIZES, "M": "4KB", "heads": 2}),
-    "crossover": ("--schedule flash2,standard", {**SIZES, "schedules": ("flash2", iosim.SCHEDULES["standard"])}),
     "roofline": ("--hardware H100 --tiles 16x32", {**SIZES, "hardware": "H100", "tiles": (16, 32)}),
     "count --pass step": ("--tiles 16x32 --unfused dropout",
                           {**SIZES, "passes": "step", "tiles": iosim.Tiling(16, 32), "unfused": "dropout"}),
@@ -313,7 +312,7 @@ def own_parameters(name):
     return {one.name: one.default is one.empty for one in found if one.kind is not one.VAR_KEYWORD}
 
 
-TAKE_OPTIONS = {name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "crossover", "trace", "batch", "plot"]}
+TAKE_OPTIONS = {name: own_parameters(name) for name in [*TAKE_A_MASK, "memory", "over_N", "trace", "batch", "plot"]}
 ELSEWHERE = {"sweep": (*AXES, *own_options()), "plot": AXES}
 
 

@@ -124,7 +124,7 @@ FACTS = {
         words("flash2", tiles="1x64") / words("standard")) == 63,
     "It moves less than flash2 at every M up to 13,461 B, which is 0.41 d² words": lambda: (
         [(row["from_M_bytes"], row["to_M_bytes"], row["gaps"], round(13461 // 2 / 128**2, 2))
-         for row in iosim.crossover(8192, 128, schedules=["flash2", "standard-square"])][1] == (6, 13461, 0, 0.41)
+         for row in iosim.curve(8192, 128, schedules=["flash2", "standard-square"]).to_dict()["moves_less"]][1] == (6, 13461, 0, 0.41)
     ),
     "`standard-tiled` keeps whole rows of scores, so it needs 16,384 B or more": lambda: [
         words("standard-tiled", f"{M}B", tiles="best") is None for M in (16383, 16384)

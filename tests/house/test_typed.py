@@ -25,6 +25,7 @@ problem = iosim.Attention(512, 64)
 room = iosim.Capacity()
 iosim.Folded(problem, room).run(iosim.SCHEDULES["flash2"], iosim.Tiling(16, 16))
 best: str = iosim.tune(512, 64, hardware="H100", tile_multiple=16).results[0].schedule
+less: int | None = iosim.over_N([64, 128], 64, "4KB", schedules="flash2,standard").moves_less[0].below_bytes
 first: int = iosim.curve(512, 64, schedules=iosim.SCHEDULES["flash2"]).steps[0].M_bytes
 floor: int | float | None = iosim.bounds(512, 64, "64KB")["floor"].words
 seconds: float = iosim.roofline(512, 64, "H100", tiles=(128, 64), decode=True).rows[0].sm_traffic_seconds
@@ -32,7 +33,6 @@ steps: int = len(iosim.count(512, 64, "64KB", passes="step", unfused="dropout").
 right: bool = iosim.verify(64, 16, cpu=True, tiles=(16, 16), seed=1, dropout=0.1, schedules=["flash2"]).ok
 events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", schedule="block-sparse-q").write("t.csv")
 for table in (
-    iosim.crossover(512, [64, 128], schedules="flash2,standard"),
     iosim.memory("1024:4096:x2", 64, heads=4),
     iosim.plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32)),
     iosim.cache(256, 64, ["16KB", "64KB"], tiles=(64, 64), policy="lru"),

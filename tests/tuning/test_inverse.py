@@ -104,7 +104,7 @@ def test_the_M_within_a_factor_are_those_of_every_M(N, d, options, factor):
     said = found.to_dict()["intervals"]
     assert within == [M for one in said for M in range(one["from_M_bytes"], (one["to_M_bytes"] or last - 1) + 1)]
     failing = max({*range(1, last)} - {*within})
-    assert found.always_from == (None if failing == last - 1 else failing + 1)
+    assert found.where.always_from == (None if failing == last - 1 else failing + 1)
     assert found.to_dict()["first_M_bytes"] == (within[0] if within else None)
 
 
@@ -113,9 +113,9 @@ def test_a_factor_may_be_reached_at_one_byte_of_M():
     for step in least_M(100, 4, x_floor=2, schedules="flash1").curve.steps[::5]:
         exact = f"{step.total}/{floor(p, step.M_bytes).words}"
         found = least_M(100, 4, x_floor=exact, schedules="flash1")
-        assert any(one.first == step.M_bytes for one in found.intervals)
+        assert any(one.first == step.M_bytes for one in found.where.intervals)
         if floor(p, step.M_bytes + 2).words < floor(p, step.M_bytes).words:
-            assert any(one.first == step.M_bytes and one.last < step.M_bytes + 2 for one in found.intervals)
+            assert any(one.first == step.M_bytes and one.last < step.M_bytes + 2 for one in found.where.intervals)
 
 
 def test_a_factor_is_taken_exactly_as_its_decimals_say():
@@ -123,36 +123,22 @@ def test_a_factor_is_taken_exactly_as_its_decimals_say():
     ratio = Fraction(least_M(64, 4, x_floor=9, schedules="flash1").curve.steps[-1].total, floor(Attention(64, 4)).words)
     exact = f"{float(ratio)}"
     assert Fraction(exact) == ratio, "a decimal number"
-    assert least_M(64, 4, x_floor=exact, schedules="flash1").always_from is not None
+    assert least_M(64, 4, x_floor=exact, schedules="flash1").where.always_from is not None
     below = str(Fraction(exact) - Fraction(1, 10**12))
-    assert least_M(64, 4, x_floor=below, schedules="flash1").always_from is None
+    assert least_M(64, 4, x_floor=below, schedules="flash1").where.always_from is None
 
 
 # ---------------------------------------------------------------- sentences
 
 
-def test_the_rows_within_a_factor_are_explained(iosim):
-    text = " ".join(iosim("tune", "--N", 256, "--d", 64, "--x-floor", 1.5).stdout.split())
-    assert "rows: most doublings of M first; gaps: how many short ranges" in text
-    assert "an M below 128 B holds less than one row of Q; --curve begins there" in text
-
-
 def test_the_sentences_on_at_most(ask):
-    line = ("tune", "--N", 2048, "--d", 64)
-    said = ask(*line, "--at-most", "8MiB")
-    M, least, below = said["M_bytes"], said["winner"], tune(2048, 64, said["M_bytes"] - 1).winner
-    moved, shorter = (re.escape(f"{size:,} B (") for size in (least["total_bytes"], below.total_bytes))
-    assert re.search(rf"^The least M for at most 8,388,608 B \(8 MiB\) is {M:,} B \(.*\): {least['schedule']} \({least['Br']}x"
-                     rf"{least['Bc']}\) moves {moved}.*\) there\. With one byte less of M, the least is {shorter}", said["answer"])  # fmt: skip
-    assert f", {below.total_bytes - 8 * 2**20:,} B too many." in said["answer"]
-    assert (
-        f"No algorithm for exact attention by standard products does so below M = {said['none_below_M_bytes']:,} B"
-        in said["answer"]
-        and "In between it is open." in said["answer"]
-    )
-    assert (
-        said["none_below_M_bytes"] < M and said["impossible"] is False and said["class"].startswith("exact attention")
-    )
+    said = ask("tune", "--N", 2048, "--d", 64, "--at-most", "8MiB")
+    M, least = said["M_bytes"], said["winner"]
+    moved, tiles = re.escape(f"{least['total_bytes']:,} B ("), f"{least['Br']}x{least['Bc']}"
+    first = rf"The least M for at most 8,388,608 B \(8 MiB\) is {M:,} B \(.*\): {least['schedule']} \({tiles}\) moves {moved}"
+    assert re.match(first, said["answer"]) and said["none_below_M_bytes"] < M and said["impossible"] is False
+    none = f"No algorithm for exact attention by standard products does so below M = {said['none_below_M_bytes']:,} B"
+    assert none in said["answer"] and said["class"].startswith("exact attention")
     assert "every" not in said and said["at_most_bytes"] == 8 * 2**20
 
 
@@ -185,13 +171,12 @@ def test_where_the_floor_meets_the_schedule_nothing_is_open():
 def test_the_sentences_on_a_factor(ask):
     said = ask("tune", "--N", 2048, "--d", 64, "--x-floor", "1.2")
     first = re.search(
-        r"^The least traffic is within a factor of 1.2 of the floor from M = ([\d,]+) B [^)]*\) to ([\d,]+) B",
+        r"^The least traffic is within a factor of 1.2 of the floor from M = ([\d,]+) B [^)]*\) to ([\d,]+)",
         said["answer"],
     )
     assert [int(x.replace(",", "")) for x in first.groups()] == [said["from_M_bytes"], said["to_M_bytes"]]
-    assert said["answer"].count(f" from {said['always_from_M_bytes']:,} B (") == 1, "named once"
-    assert f" It is so at none below {said['first_M_bytes']:,} B (" in said["answer"]
-    assert said["answer"].endswith("A larger M that misses the factor moves no more words: its floor is lower.")
+    ends = f"It always is so from {said['always_from_M_bytes']:,} B ", f"never below {said['first_M_bytes']:,} B "
+    assert all(end in said["answer"] for end in ends)
     assert said["stretches"][0]["from_M_bytes"] == said["from_M_bytes"] and said["x_floor"] == 1.2
     inside = tune(2048, 64, said["from_M_bytes"]).winner.ratio_to_floor
     assert (
@@ -206,31 +191,6 @@ def test_the_floor_of_a_factor_names_its_class(iosim):
     line = ("tune", "--N", 64, "--d", 8, "--x-floor", 9)
     assert "\nfloor: no algorithm for exact attention by standard products moves less\n" in iosim(*line).stdout
     assert "no algorithm for exact gradients by standard" in iosim(*line, "--schedule", "flash2-bwd").stdout
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_each_end_of_a_factor_is_named_once(seed):
-    """The first M of all, and that from which on it is always so, unless the stretches that are named tell them."""
-    rng = random.Random(seed)
-    N, d, factor = rng.randint(2, 60), rng.randint(1, 8), rng.choice([1.1, 1.2, 1.5, 2, 3])
-    found = least_M(N, d, x_floor=factor, schedules=rng.choice(["flash1", "flash2", "flash2,standard-tiled"]))
-    said = " ".join(found.lines)
-    if not found.intervals:
-        assert " at no M: " in said
-        return
-    ends, first, always, longest = (
-        " ".join(found.ends()),
-        found.intervals[0].first,
-        found.always_from,
-        found.stretches[0],
-    )
-    if longest.whole.last == found.most and len(longest.gaps) <= 3:
-        assert "at every larger M" in said and " on" not in ends, "the gaps that are named tell it"
-    elif always is not None:
-        assert len(re.findall(rf"from {always:,} B\b(?: \([^)]*\))? on\b|at M = {always:,} B", said)) == 1
-    assert ("at none below" in ends) == (len(found.stretches) > 3 and found.stretches[0].whole.first != first)
-    assert ("at none above" in ends) == (len(found.stretches) > 3 and always is None)
-    assert ("its floor is lower" in ends) == (found.stretches[0].whole.last != found.most)
 
 
 def test_a_csv_without_a_row_has_its_header(iosim):
@@ -343,9 +303,9 @@ def test_the_numbers_in_the_docs():
     most, factor = least_M(8192, 128, at_most="64MiB"), least_M(8192, 128, x_floor=1.2)
     assert [int(x) for x in re.findall(r"(\d+) B", goal)] == [most.M_bytes, most.step.total_bytes, most.none_below]
     assert f"where {most.step.schedule} moves" in goal
-    longest = factor.stretches[0]
+    longest = factor.where.stretches[0]
     gaps = [gap.last - gap.first + 1 for gap in longest.gaps]
-    ends = [factor.always_from, factor.intervals[0].first]
+    ends = [factor.where.always_from, factor.where.intervals[0].first]
     assert [int(x) for x in re.findall(r"(\d+) B", within)] == [*longest.whole, *gaps, *ends]
 
 

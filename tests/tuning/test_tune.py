@@ -1,9 +1,8 @@
-"""`iosim tune` and `iosim crossover`: winners, published tiles, crossovers, and the input that they refuse."""
+"""`iosim tune`: winners, published tiles, the curve, and the input that it refuses."""
 
 import csv
 import io
 import json
-import random
 import re
 import subprocess
 import sys
@@ -14,13 +13,10 @@ import pytest
 from click.testing import CliRunner
 from paths import ROOT
 
-from iosim import SCHEDULES, Attention, count
+from iosim import SCHEDULES, count
 from iosim.commands.cli import main
 from iosim.counting.columns import COLUMNS
-from iosim.counting.count import choose_tiling, measure
-from iosim.masks import parse_mask
 from iosim.tuning.best import dominated
-from iosim.tuning.sides import over_M, questions_of_papers, side_of, traffic_against_M
 
 pytestmark = pytest.mark.early
 
@@ -302,159 +298,6 @@ def test_a_picture_that_does_not_fit_the_disk_leaves_the_older_one(tmp_path, kin
         assert done.returncode == 2 and done.stderr.startswith("Error: -o: found") and done.stdout == ""
         assert (file.read_bytes() if file.exists() else None) == older
     assert [path.name for path in tmp_path.iterdir()] == [f"False.{kind}"]
-
-
-# ---------------------------------------------------------------- crossovers
-
-
-def moved(schedules, rule, p, M, known=None):
-    """The least bytes at an M, with the tiles of this M alone. `known` has the bytes of tiles that were counted."""
-    p, known = p.packed, {} if known is None else known
-    chosen = [(schedule, choose_tiling(schedule, rule, p, M, 1)) for schedule in schedules]
-    for schedule, tiling in chosen:
-        if tiling is not None and (schedule.name, tiling) not in known:
-            known[schedule.name, tiling] = measure(schedule, p, tiling)["total_bytes"]
-    return min((known[schedule.name, tiling] for schedule, tiling in chosen if tiling is not None), default=inf)
-
-
-@pytest.mark.parametrize("problems", [1, pytest.param(4, marks=pytest.mark.long)])
-@pytest.mark.parametrize("question", questions_of_papers(), ids=lambda q: q.text)
-def test_crossovers_against_every_single_m(question, problems):
-    rng = random.Random(question.text)
-    for _ in range(problems):
-        p = Attention(rng.randint(2, 9), rng.randint(1, 4), Nk=rng.randint(2, 9), dtype=rng.choice(["fp8", "fp16"]))
-        most = 2 * p.word_bytes * (p.N * p.Nk + (p.N + p.Nk) * (2 * p.d + 2))
-        known = {}
-        below, above = (
-            [moved(side.schedules, side.rule, p, M, known) for M in range(1, most)]
-            for side in (question.below, question.above)
-        )
-        less = [M for M, (a, b) in enumerate(zip(below, above, strict=True), 1) if a < b]
-        found = over_M(question, p)
-        assert found.most < most and [M for M in range(1, most) if is_in(found, M)] == less, p
-        last = max(set(range(1, most)) - set(less))
-        assert found.M_bytes == (None if last == most - 1 else last + 1), p
-
-
-def is_in(found, M):
-    """Whether M is in one of the intervals of an answer."""
-    return any(one.first <= M <= (found.end_of(one) or M) for one in found.intervals)
-
-
-def test_sides_are_defined_up_to_where_nothing_changes():
-    p = Attention(50, 4)
-    for one in (side_of("flash2", "flash2"), side_of("flash1", "flash1", rule="paper")):
-        least, most = traffic_against_M(one, p, 1)
-        assert least(most) == least(10 * most) < least(most - 1)
-
-
-def table():
-    text = (ROOT / "docs" / "tune.md").read_text().split("<!-- crossovers -->")[1].strip()
-    return text.removeprefix("```text\n").removesuffix("```")
-
-
-def test_the_table_of_crossovers_in_the_docs(iosim):
-    result = iosim("crossover", "--N", 8192, "--d", "64,128,256", "--dtype", "fp8,fp16,fp32")
-    assert result.exit_code == 0 and table() == result.stdout
-
-
-def test_crossovers_agree_with_the_break_even_points_of_the_sources(ask):
-    """The sources say: paper tiles from about 3 d^2 words on (24 to 25 KiB for d = 64, 93 to 96 KiB for d = 128), and
-    flash2 from 1.0 to 1.1 d^2 words on."""
-    for row in ask("crossover", "--N", 8192, "--d", "64,128")["crossovers"]:
-        if row["question"].startswith("Algorithm 1 with paper"):
-            assert 2.9 < row["M_over_d2"] < 3.1
-        if row["question"].startswith("flash2, best tiles, below Algorithm 0"):
-            assert 1.0 < row["M_over_d2"] < 1.06
-
-
-@pytest.mark.parametrize("args, name", [
-    (["--d", 64], "--N"), (["--N", 64], "--d"), (["--N", 64, "--d", "x"], "--d"), (["--N", 0, "--d", 8], "--N"),
-    (["--N", 64, "--d", 8, "--dtype", "fp16,int4"], "--dtype"), (["--N", 64, "--d", 8, "--acc-dtype", "x"], "--acc"),
-    (["--N", 64, "--d", 8, "--tile-multiple", "-1"], "--tile-multiple"),
-], ids=str)  # fmt: skip
-def test_bad_input_of_crossover(iosim, args, name):
-    result = iosim("crossover", *args)
-    assert result.exit_code == 2 and name in result.stderr and result.stdout == ""
-
-
-@pytest.mark.parametrize("pair, options", [
-    ("flash2,standard", {}), ("flash1,flash2", {"heads": 4, "kv_heads": 2, "gqa": "pack"}), ("block-sparse,block-sparse-q", {"mask": "causal"}),
-    ("block-sparse-q,flash2", {"mask": "window:2", "heads": 3}), ("small-cache,flash2", {"dv": 2}), ("flash1-bwd,flash2-bwd", {"batch": 2}),
-], ids=str)  # fmt: skip
-def test_any_two_schedules_cross_where_every_m_says(pair, options, ask):
-    """Both questions, against counts just below, at and above the answer, and at others up to where nothing changes."""
-    sizes, most = {"N": 6, "d": 3}, 420
-    args = [x for name, value in {**sizes, **options}.items() for x in ("--" + name.replace("_", "-"), value)]
-    problem = Attention(**sizes, **{**options, **({"mask": parse_mask(options["mask"])} if "mask" in options else {})})
-    found = ask("crossover", *args, "--schedule", pair)["crossovers"]
-    names = pair.split(",")
-    for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
-
-        def less(M, sides=(left, right)):
-            one, other = (
-                moved([SCHEDULES[name]], "ideal" if "ideal" in SCHEDULES[name].rules else "best", problem, M)
-                for name in sides
-            )
-            return one < other
-
-        answer = row["M_bytes"]
-        assert less(most) == (answer is not None) and (answer in (None, 1) or not less(answer - 1))
-        assert answer is None or all(map(less, [answer, answer + 1, *range(answer, most, 23)])), row
-        assert {name: str(value) for name, value in options.items()}.items() <= row.items()
-
-
-@pytest.mark.parametrize("pair, M, args", [("flash2,standard", "300", ()), ("flash1,standard-tiled", "500", ("--heads", 2)), ("small-cache,flash2", "150", ()),
-                                           ("block-sparse-q,flash2", "400", ("--causal",))])  # fmt: skip
-def test_a_crossover_over_n_is_where_every_n_says(pair, M, args, ask):
-    names, found = (
-        pair.split(","),
-        ask("crossover", "--d", 4, "--M", M, "--N", "1:24:+1", "--schedule", pair, *args)["crossovers"],
-    )
-    masks = {"mask": parse_mask("causal")} if "--causal" in args else {}
-    heads = {"heads": 2} if "--heads" in args else {}
-    for row, (left, right) in zip(found, (names, names[::-1]), strict=True):
-
-        def least(name, N):
-            return moved(
-                [SCHEDULES[name]],
-                "ideal" if "ideal" in SCHEDULES[name].rules else "best",
-                Attention(N, 4, **masks, **heads),
-                int(M),
-            )
-
-        fails = [N for N in range(1, 25) if least(left, N) >= least(right, N)]
-        last = max(fails, default=0)
-        assert row["N"] == (None if last == 24 else last + 1) and row["N_last"] == 24 and row["M_bytes"] == int(M)
-        assert row["N"] is None or (row["below_bytes"], row["above_bytes"] or inf) == (
-            least(left, row["N"]),
-            least(right, row["N"]),
-        )
-
-
-def test_some_answer_of_a_crossover_over_n_is_an_n_in_between(ask):
-    found = ask("crossover", "--d", 128, "--M", "40KB", "--N", "64:2048:x2")["crossovers"]
-    assert {row["N"] for row in found} >= {None, 64, 256, 512} and len(found) == len(questions_of_papers())
-
-
-@pytest.mark.parametrize("over", [("--N", 64), ("--M", "2KB", "--N", "16:64:+16")])
-def test_a_crossover_says_which_schedules_skip_nothing_under_a_mask(over, ask, iosim):
-    line = ("crossover", *over, "--d", 8, "--schedule", "flash2,block-sparse", "--visit-all")
-    note = "flash2 skips nothing under mask causal: its words and FLOPs are those of dense attention"
-    assert iosim(*line, "--causal").stderr.startswith(f"note: {note}")
-    assert ask(*line)["notes"] == ["--visit-all changes nothing without a mask"]
-    (found,) = ask(*line, "--causal")["notes"]
-    assert found.startswith(note) and found.endswith("without --visit-all flash2 skips hidden tiles")
-
-
-@pytest.mark.parametrize("args, text", [
-    (("--schedule", "flash2"), "two schedules"), (("--schedule", "flash1,flash2,standard"), "two schedules"),
-    (("--schedule", "flash2,matmul-tiled"), "one family"), (("--M", "1KB", "--schedule", "flash2,flash1"), "an axis as"),
-    (("--schedule", "flash2,linear-causal"), "family"),
-], ids=str)  # fmt: skip
-def test_what_a_crossover_cannot_answer(args, text, iosim):
-    result = iosim("crossover", "--N", 64, "--d", 8, *args)
-    assert result.exit_code == 2 and text in result.stderr and not result.stdout
 
 
 @pytest.mark.parametrize("M, multiple, tiles, total", [
