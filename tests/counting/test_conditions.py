@@ -88,7 +88,10 @@ def accepts(line, flag):
 
 
 def test_notes_are_in_the_json_too(ask):
-    for line in (("cache", "--N", 300, "--d", 16, "--tiles", "best"), ("tune", "--over", "N", "--schedule", "flash1,flash2", "--N", "64:256:+64", "--d", D)):
+    for line in (
+        ("cache", "--N", 300, "--d", 16, "--tiles", "best"),
+        ("tune", "--over", "N", "--schedule", "flash1,flash2", "--N", "64:256:+64", "--d", D),
+    ):
         (note,) = ask(*line, "--hardware", GPU)["notes"]
         assert note.startswith("--hardware implies") and ask(*line, "--hardware", GPU, "--paper-model")["notes"] == []
 
