@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Never, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Never, cast
 
 from .answer import Columns, Rows
 from .errors import InputError, suggestion
@@ -97,9 +97,9 @@ def question(what: str) -> Question:
     return cast("Question", found_in(*places()[what]))
 
 
-def names_schedules(what: str) -> bool:
-    """Whether a question reads the names of schedules itself."""
-    return what != COUNT and question(what).names_schedules
+def asked_of(what: str, trait: Literal["names_schedules", "every_M"]) -> bool:
+    """Whether a question has a trait, which `count` never has."""
+    return what != COUNT and bool(getattr(question(what), trait))
 
 
 def own_options() -> dict[str, Option]:

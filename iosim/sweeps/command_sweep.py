@@ -38,7 +38,7 @@ from ..counting.given import Given, memory, names_of
 from ..errors import InputError
 from ..files import check_file, check_form, form_of
 from ..points import COUNT as COUNTED
-from ..points import askers, known, names_schedules
+from ..points import asked_of, askers, known, places
 from ..points import own_options as every_own
 from ..progress import Meter
 from ..units import parse_count
@@ -88,7 +88,7 @@ class Question(NamedTuple):
         counted, size = self.command == COUNTED, self.M
         given = {**given, "hardware": self.hardware, "paper_model": self.paper_model}
         for name in names_of(self.hardware):
-            memory(None if self.command == "roofline" else size, name)
+            memory(None if asked_of(self.command, "every_M") else size, name)
         known, ask = every_column() if counted else (), partial(asking, self.command)
         plan = sweep_of(self.config, given, size, self.schedules, self.tile_multiple, known, tuple(OWN), ask)
         asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
@@ -152,7 +152,7 @@ class Target(NamedTuple):
 @chip_options
 @text_option("--columns", "Only these columns, in this order, as in N,schedule,total.", metavar="NAMES")
 @flag_option("--dry-run", "Print the number of rows and stop.")
-@text_option("--what", "Command at each point: count (default), tune, cache, check, roofline or links.", metavar="NAME")
+@text_option("--what", f"Question at each point: count (default), {', '.join(places())}.", metavar="NAME")
 @text_option(
     "--jobs", "Processes that count (default: 1).", metavar="COUNT", kind=COUNT, also=("j", "workers", "n-jobs")
 )
@@ -196,14 +196,13 @@ def command(
     Example: iosim sweep --N 1024,8192 --d 64,128 --M 16KB:256KB:x2 -o out.csv
     """
     if target.gather is not None:
-        write_joined(target.gather, target.path, quiet)
-        return
+        return write_joined(target.gather, target.path, quiet)
     form, part_rows, folder = target.form, target.rows_of_part, target.folder
     plan = question.plan(given)
     if target.dry_run:
         answer_size(plan, question.command, target)
         return
-    say([*plan.notes, *(() if names_schedules(question.command) else notes_on_schedules(plan))])
+    say([*plan.notes, *(() if asked_of(question.command, "names_schedules") else notes_on_schedules(plan))])
     from .inputs import inputs_of
     from .parts import Work
     from .run import team_of

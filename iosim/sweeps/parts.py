@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from ..core.tiling import tiles_text
 from ..counting.sweep import Chunks
-from ..points import COUNT, names_schedules
+from ..points import COUNT, asked_of
 from .inputs import NO_INPUTS, Inputs, atoms_of, digest, digest_of_atom
 from .questions import Asked
 from .row_text import LINES, Out, header, write_lines, write_parquet
@@ -79,7 +79,8 @@ class Work:
 
     def describe(self) -> dict[str, object]:
         """Everything that decides the bytes of the parts, except the version of iosim, as values of JSON."""
-        plan = self.plan
+        plan, names_them = self.plan, asked_of(self.what, "names_schedules")
+        schedules = [] if names_them else [[s.name for s, _ in plan.runs(mask)] for mask in plan.masks]
         return {
             "what": self.what,
             "format": self.kind,
@@ -92,7 +93,9 @@ class Work:
             "options": axis_text([dict(point) for point in plan.options]),
             **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,
-            "schedule": [] if names_schedules(self.what) else [[s.name for s, _ in plan.runs(m)] for m in plan.masks],
+            "schedule": []
+            if asked_of(self.what, "names_schedules")
+            else [[s.name for s, _ in plan.runs(m)] for m in plan.masks],
             "tiles": [tiles_text(rule) for rule in plan.tiles],
             "columns": list(self.chunks.shown),
             **self.inputs.describe(),
