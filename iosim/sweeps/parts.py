@@ -93,9 +93,7 @@ class Work:
             "options": axis_text([dict(point) for point in plan.options]),
             **{name: axis_text(values) for name, values in plan.own.items()},
             "tile_multiple": plan.multiples,
-            "schedule": []
-            if asked_of(self.what, "names_schedules")
-            else [[s.name for s, _ in plan.runs(m)] for m in plan.masks],
+            "schedule": schedules,
             "tiles": [tiles_text(rule) for rule in plan.tiles],
             "columns": list(self.chunks.shown),
             **self.inputs.describe(),
