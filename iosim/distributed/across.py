@@ -383,25 +383,15 @@ class Across:
         """The key tokens of a GPU."""
         return Piece(self.problem.Nk, self.nk, r, lambda r: r * self.nk)
 
-    def group(self, r: Tile) -> Piece:
-        """The query tokens of the group of a GPU."""
-        each = self.n * self.apart
-        return Piece(self.problem.N, each, r, lambda r: r // self.apart * each)
+    def group(self, r: Tile, keys: bool = False) -> Piece:
+        """The query tokens, or the key tokens, of the group of a GPU."""
+        each = (self.nk if keys else self.n) * self.apart
+        return Piece(each * self.ring, each, r, lambda r: r // self.apart * each)
 
-    def group_keys(self, r: Tile) -> Piece:
-        """The key tokens of the group of a GPU."""
-        each = self.nk * self.apart
-        return Piece(self.problem.Nk, each, r, lambda r: r // self.apart * each)
-
-    def member_keys(self, j: Tile) -> Piece:
-        """The key tokens of member j of a ring."""
-        each = self.nk * self.apart
-        return Piece(self.problem.Nk, each, j, lambda j: j * each)
-
-    def member_rows(self, j: Tile) -> Piece:
-        """The query tokens of member j of a ring."""
-        each = self.n * self.apart
-        return Piece(self.problem.N, each, j, lambda j: j * each)
+    def member(self, j: Tile, keys: bool) -> Piece:
+        """The key tokens, or the query tokens, of member j of a ring."""
+        each = (self.nk if keys else self.n) * self.apart
+        return Piece(each * self.ring, each, j, lambda j: j * each)
 
     def mesh_rows(self, r: Tile) -> Piece:
         """The query tokens of a row of a mesh."""
@@ -471,10 +461,6 @@ class Across:
         """The GPU before a GPU in its ring."""
         apart = self.apart
         return Piece(self.ranks, 1, r, lambda r: (r // apart - 1) % self.ring * apart + r % apart)
-
-    def column(self, r: Tile) -> Piece:
-        """The column of a GPU in a mesh."""
-        return Piece(self.keys_apart, 1, r, lambda r: r % self.keys_apart)
 
     def in_row(self, r: Tile, c: Tile) -> Peer:
         """The GPU in the row of a GPU and in column c of a mesh."""

@@ -22,7 +22,7 @@ from ..verdict import Way, about, best_of, verdict
 from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
 from .crossings import Crossing, crossings
 from .room import least_room, room_note
-from .schedules import PASSES, Scheme, find_schemes, splits_of
+from .schedules import PASSES, Scheme, find_schemes
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -379,11 +379,16 @@ def schemes_of(
     if given:
         return [(scheme, scheme.splits(p, gpus.ranks)) for scheme in given], {}
     usual = [scheme for scheme in PASSES[passes].values() if meant(scheme, p)]
-    found = [(scheme, splits_of(scheme, p, gpus.ranks)) for scheme in usual]
-    if not any(splits for _, splits in found):
-        usual[-1 if few_rows(p) else 0].splits(p, gpus.ranks)
-    own = [scheme for scheme, splits in found if not splits and scheme.decodes == few_rows(p)]
-    return [one for one in found if one[1]], {scheme.name: refusal(scheme, p, gpus.ranks) for scheme in own}
+    found, refused = [], {}
+    for scheme in usual:
+        try:
+            found.append((scheme, scheme.splits(p, gpus.ranks)))
+        except InputError as error:
+            refused[scheme] = error
+    if not found:
+        raise refused[usual[-1 if few_rows(p) else 0]]
+    own = {scheme.name: reason_of(error) for scheme, error in refused.items() if scheme.decodes == few_rows(p)}
+    return found, own
 
 
 def check_decoding(p: Attention, ranks: int, others: Sequence[str], passes: str) -> None:
@@ -433,15 +438,6 @@ def meant(scheme: Scheme, p: Attention) -> bool:
     """Whether a scheme has a row if none is named: decoding for few queries, and what a mask needs under a mask."""
     masked = scheme.name.endswith("-needed") or scheme.layout in ("zigzag", "striped")
     return (few_rows(p) or not scheme.decodes) and (p.mask is not DENSE or not masked)
-
-
-def refusal(scheme: Scheme, p: Attention, ranks: int) -> str:
-    """Why a scheme cannot split a problem."""
-    try:
-        scheme.splits(p, ranks)
-    except InputError as error:
-        return reason_of(error)
-    return ""
 
 
 def reason_of(error: InputError) -> str:

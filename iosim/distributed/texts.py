@@ -39,20 +39,20 @@ def pass_kv(
         rows, heads, kv_heads = t.group(r), t.my_heads(r), t.my_kv_heads(r)
         q = chip.load("Q", rows, heads, own=(t.home(r), heads))
         m, l, o = fresh(chip, p, "Oheads", rows, heads)
-        k, v = keys_of(chip, p, t.group_keys(r), kv_heads, own=(t.home_keys(r), kv_heads))
+        k, v = keys_of(chip, p, t.group(r, keys=True), kv_heads, own=(t.home_keys(r), kv_heads))
         chip.update((m, l, o), attend_own, q, k, v, Own(t, r))
         for j in t.others_of_ring(chip, r):
             kind = Kind(t, r, j)
-            there, sender = (Needed(p.Nk, kind), t.in_ring(r, j)) if needed else (t.member_keys(j), t.left(r))
+            there, sender = (Needed(p.Nk, kind), t.in_ring(r, j)) if needed else (t.member(j, keys=True), t.left(r))
             visit(chip, p, (m, l, o), q, there, kv_heads, sender, Part(kind, needed))
         if last_hop and t.ring > 1:
-            chip.free(*{*keys_of(chip, p, t.group_keys(r), kv_heads, own=(), sender=t.left(r))})
+            chip.free(*{*keys_of(chip, p, t.group(r, keys=True), kv_heads, own=(), sender=t.left(r))})
         chip.update((o, l), finish, m)
         chip.store(o, "Oheads", rows, heads, own=True)
         if keep:
             chip.store(l, "LSEkept", rows, heads, own=True)
             chip.free(m, l, o)
-            keep_copies(chip, p, q, (rows, heads), k, v, (t.group_keys(r), t.slots(r)))
+            keep_copies(chip, p, q, (rows, heads), k, v, (t.group(r, keys=True), t.slots(r)))
     for r in t.gpus(chip):
         home, heads = t.home(r), t.my_heads(r)
         chip.store(chip.load("Oheads", home, own=(home, heads)), "O", home, own=True)
@@ -109,7 +109,7 @@ def pass_q(chip: Machine, p: Attention, t: Across, keep: bool = False) -> None:
         q = chip.load("Q", t.home(r), own=True)
         attend_part(chip, p, t.part(P, n, r, lambda r: r * N + r * n), q, k, v, Own(t, r))
         for j in t.others_of_ring(chip, r):
-            q = chip.load("Q", t.member_rows(j), sender=t.left(r))
+            q = chip.load("Q", t.member(j, keys=False), sender=t.left(r))
             rows = Peer(P * N, n, r, j, lambda r, j: r * N + j * n)
             attend_part(chip, p, rows, q, k, v, Part(Kind(t, r, j, flipped=True)))
     for r in t.gpus(chip):

@@ -37,7 +37,7 @@ def pass_kv_backward(
         do, delta = (chip.load(name, rows, heads, own=(t.home(r), heads)) for name in ("dO", "D"))
         lse = chip.load("LSEkept" if kept else "LSE", rows, heads, own=kept or (t.home(r), heads))
         dq = chip.compute("dQheads", (rows, heads, p.d), zeros)
-        keys = t.group_keys(r)
+        keys = t.group(r, keys=True)
         k, v = (
             kept_keys(chip, keys, slots) if kept else keys_of(chip, p, keys, kv_heads, own=(t.home_keys(r), kv_heads))
         )
@@ -45,7 +45,7 @@ def pass_kv_backward(
         key_gradients(chip, p, dq, t.ring_part(r), slots, (*beside, k, v, Own(t, r)))
         for j in t.others_of_ring(chip, r):
             kind = Kind(t, r, j)
-            there, sender = (Needed(p.Nk, kind), t.in_ring(r, j)) if needed else (t.member_keys(j), t.left(r))
+            there, sender = (Needed(p.Nk, kind), t.in_ring(r, j)) if needed else (t.member(j, keys=True), t.left(r))
             k, v = keys_of(chip, p, there, kv_heads, sender=sender)
             part = NeededPart(kind) if needed else t.ring_part_of(r, j)
             key_gradients(chip, p, dq, part, slots, (*beside, k, v, Part(kind, needed)))
@@ -65,7 +65,7 @@ def pass_kv_backward(
 
 def sum_of_ring(chip: Machine, p: Attention, t: Across, r: Tile, last_hop: bool, needed: bool) -> None:
     """dK and dV of the keys of a group: the own part, and those of the other members of the ring."""
-    keys, slots = t.group_keys(r), t.slots(r)
+    keys, slots = t.group(r, keys=True), t.slots(r)
     for name, width in (("K", p.d), ("V", p.dv)):
         own = chip.load(f"d{name}part", t.ring_part(r), slots, own=True)
         total = chip.compute(f"d{name}heads", (keys, slots, width), copy, own)
@@ -138,7 +138,7 @@ def pass_q_backward(chip: Machine, p: Attention, t: Across) -> None:
         row_gradients(chip, p, (dk, dv), own, (*given, k, v, Own(t, r)))
         chip.free(*given)
         for j in t.others_of_ring(chip, r):
-            given = [chip.load(name, t.member_rows(j), sender=t.left(r)) for name in ROWS]
+            given = [chip.load(name, t.member(j, keys=False), sender=t.left(r)) for name in ROWS]
             sums = [chip.compute(block.name, block.shape, zeros) for block in (dk, dv)]
             rows = Peer(t.ranks * N, n, r, j, lambda r, j: r * N + j * n)
             row_gradients(chip, p, (sums[0], sums[1]), rows, (*given, k, v, Part(Kind(t, r, j, flipped=True))))

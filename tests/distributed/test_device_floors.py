@@ -55,14 +55,6 @@ def test_ring_pass_q_and_ulysses_meet_p3(P, what):
     assert floor_across(few, P, **what).received_words == pass_q(few, P, **what)
 
 
-def test_both_sides_of_the_crossover():
-    """P = 8: with 7 query heads a KV head the ring is as good as Ulysses, with 6 it is not."""
-    for group, better in ((7, ring), (6, ulysses)):
-        p = Attention(8192, 128, heads=group, kv_heads=1)
-        assert floor_across(p, 8).received_words == better(p, 8)
-        assert (ring(p, 8) <= ulysses(p, 8)) == (group == 7)
-
-
 @pytest.mark.parametrize("what, a, b", [({}, 8, 8), ({}, 4, 4), ({"backward": True}, 6, 8)], ids=str)
 def test_a_mesh_meets_p1(what, a, b):
     """alpha N / a = beta Nk / b: equal to the word, forward and backward."""
@@ -88,14 +80,6 @@ def test_gathered_queries_meet_the_floor_of_decoding(group):
     p = Attention(1, 128, Nk=8192, batch=3, heads=2 * group, kv_heads=2)
     found = floor_across(p, 8, layout="decode")
     assert (found.received_words, found.theorem) == (7 * 256 * p.batch * p.heads, "decoding")
-
-
-def test_causal_blocks_with_one_head_a_group():
-    p = Attention(8192, 64, mask=CAUSAL)
-    found = floor_across(p, 8)
-    assert (found.received_words, found.theorem) == (6 * 2 * 128 * 1024, "causal blocks")
-    assert floor_across(p, 8, layout="zigzag").received_words == (2 * 8 - 3) * 2 * 128 * 512
-    assert floor_across(p, 8, layout="striped").received_words == (2 * 1024 - 129) * 7 * 2 * 128 // 2
 
 
 PASSES = [{}, {"backward": True}, {"step": True}, {"latent": True}]
@@ -162,16 +146,6 @@ def test_no_schedule_is_below_a_floor():
         assert found.received_words <= min(words.values()), (p, P, what, found)
         theorems.add(found.theorem)
     assert theorems >= {"P3", "P3s", "P4", "causal blocks", "causal zigzag", "causal striped"}
-
-
-@pytest.mark.parametrize("layout", FIXED)
-def test_pairs_of_own_rows_and_own_keys(layout):
-    """In each layout a device has n (n + 1) / 2 of them for each head, and the share that it misses follows."""
-    from iosim.distributed.across import Across
-
-    p, P = Attention(48, 4, heads=2, kv_heads=1, mask=CAUSAL), 4
-    hops = Across(p, P, layout=layout).hops
-    assert {hops.visible(r, r).sum() for r in range(P)} == {12 * 13 // 2}
 
 
 def test_balance_under_a_causal_mask():

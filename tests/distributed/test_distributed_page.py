@@ -5,7 +5,7 @@ import re
 import shlex
 
 import pytest
-from link_words import mesh, pass_q, ring, ulysses, ulysses_of_meshes, widths
+from link_words import mesh, pass_q, ring, ulysses, widths
 from paths import DOCS, VALIDATION
 
 import iosim
@@ -53,12 +53,6 @@ def test_consoles_and_the_three_clusters(iosim):
         assert shown.startswith(cells[0]) and f"At the peaks {cells[1]}" in shown
 
 
-def test_the_share_of_work_of_a_causal_ring():
-    problem = Attention(131072, 128, heads=32, kv_heads=8, mask=parse_mask("causal"))
-    pairs = Across(problem, 8).hops.pairs_of_mesh(1)
-    assert sum(pairs) / (8 * max(pairs)) == pytest.approx(8 / 15, abs=1e-5)
-
-
 def test_the_mesh_and_the_ring_of_one_head():
     one = Attention(65536, 128)
     floor = floor_across(one, 64, layout="free", balanced=True).received_words
@@ -69,50 +63,12 @@ def test_the_mesh_and_the_ring_of_one_head():
         backward, 48, layout="free", balanced=True, backward=True).received_words  # fmt: skip
 
 
-def test_heads_on_groups_of_devices():
-    many = Attention(65536, 128, heads=32)
-    floor = floor_across(many, 128, balanced=True)
-    assert floor.theorem == "P4" and f"P4 is {-(-floor.received_words // 128):,}: within 1.004" in FLAT
-    assert round(ulysses_of_meshes(many, 128, 2, 2) / floor.received_words, 3) == 1.004
-
-
 def test_p4_is_above_p3_up_to_two_heads_fewer_than_devices():
     for P in (4, 8, 16):
         for heads in range(1, P + 3):
             problem = Attention(1024 * P, 128, heads=heads)
             one, both = (floor_across(problem, P, balanced=b) for b in (False, True))
             assert (both.received_words > one.received_words) == (heads <= P - 2)
-
-
-def test_the_least_ring_against_p2():
-    for P in (16, 64):
-        problem = Attention(1024 * P, 128)
-        floor = floor_across(problem, P, layout="free", balanced=True, memory_words=2 * 256 * 1024).received_words
-        assert floor >= 256 * problem.N * (P - 2) // 2
-    assert ring(problem, 64) * (64 - 2) == 2 * (64 - 1) * 256 * problem.N * (64 - 2) // 2
-
-
-def needed(P, n, home):
-    """Pairs of tokens (key token, device) such that the device has a later token, or the same, and not the key."""
-    return sum(any(home(i) == r for i in range(j, n)) for j in range(n) for r in range(P) if r != home(j))
-
-
-@pytest.mark.parametrize("P", [2, 3, 4, 6])
-def test_keys_that_a_causal_mask_needs(P):
-    """1/2, 3/4 and nearly all of (P - 1) N, as the table of section 9 says."""
-    n = 2 * P * 3
-    assert needed(P, n, lambda i: i // (n // P)) * 2 == (P - 1) * n
-    half = n // (2 * P)
-    assert needed(P, n, lambda i: min(i // half, 2 * P - 1 - i // half)) * 4 == 3 * (P - 1) * n
-    assert needed(P, n, lambda i: i % P) * 2 == (P - 1) * (2 * n - P)
-
-
-def test_a_problem_on_one_device_against_the_causal_floor():
-    """(p - 1)/(p - 2) with one query head a KV head."""
-    for P in (3, 8, 64):
-        problem = Attention(1024 * P, 128, mask=parse_mask("causal"))
-        floor = floor_across(problem, P)
-        assert floor.theorem == "causal blocks" and ulysses(problem, P) * (P - 2) == floor.received_words * (P - 1)
 
 
 def holds(text, **values):
@@ -138,20 +94,6 @@ def test_when_the_page_calls_a_ring_optimal(which, mask, passes):
             assert holds(STATED[at], alpha=alpha, beta=beta, g=g, p=p) == optimal, (p, g, row)
             assert holds(OF_PASSES[at][passes == "backward"], g=g, p=p) == optimal
     assert answers == {True, False} and len(STATED) == len(OF_PASSES) == 3
-
-
-def test_a_backward_ring_above_its_floor():
-    """3 GPUs with g = 2 >= p - 1: backward the ring is not optimal, with a causal mask or without."""
-    for mask, which in (("dense", "ring"), ("causal", "ring-needed")):
-        (row,) = iosim.links(49152, 128, 3, heads=18, kv_heads=9, mask=mask, passes="backward", schedules=which).results
-        assert row.ratio_to_floor == 1.2
-
-
-def test_the_second_ring_of_a_step():
-    """A ring that sends K and V again moves 1.5 times P3s."""
-    problem = Attention(8192, 128, heads=8, kv_heads=1)
-    floor, again = floor_across(problem, 8, step=True), ring(problem, 8) + ring(problem, 8, backward=True)
-    assert floor.theorem == "P3s" and 2 * again == 3 * floor.received_words
 
 
 def test_what_is_optimal_in_a_step():

@@ -118,10 +118,10 @@ def ring_mutant(kind):
             heads, kv = t.my_heads(r), t.my_kv_heads(r)
             q = chip.load("Q", t.group(r), heads, own=True)
             m, l, o = texts.fresh(chip, p, "O", q.shape[0])
-            k, v = texts.keys_of(chip, p, t.group_keys(r), kv, own=kind != "own keys received")
+            k, v = texts.keys_of(chip, p, t.group(r, keys=True), kv, own=kind != "own keys received")
             chip.update((m, l, o), texts.attend_own, q, k, v, texts.Own(t, r))
             for j in t.others_of_ring(chip, r):
-                there, part = t.member_keys(j), texts.Part(texts.Kind(t, r, j))
+                there, part = t.member(j, keys=True), texts.Part(texts.Kind(t, r, j))
                 k, v = texts.keys_of(chip, p, there, kv, own=kind == "keys of others taken for own")
                 if kind == "V sent twice":
                     chip.free(chip.load("V", there, kv))

@@ -13,14 +13,10 @@ from dataclasses import replace
 import pytest
 
 import iosim
-from iosim.core.folded import Folded
-from iosim.core.levels import Inside
-from iosim.core.unrolled import Unrolled
 from iosim.distributed.answer import floor_text
 from iosim.distributed.arrivals import Load
 from iosim.distributed.counted import STATISTICS, Machines, Split
-from iosim.distributed.inside import Below
-from iosim.distributed.schedules import PASSES, SCHEMES, splits_of
+from iosim.distributed.schedules import PASSES, splits_of
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 
@@ -181,13 +177,6 @@ def test_groups_in_zigzag_order_have_floors_of_their_own(nodes, theorem):
     assert row.ratio_to_node_floor is None or row.ratio_to_node_floor >= 1
 
 
-def test_seconds_are_a_column(iosim):
-    options = shlex.split("--ranks 8 --N 4096 --d 64 --heads 8 --hardware h100")
-    rows = list(csv.DictReader(io.StringIO(iosim("links", *options, "--csv").stdout)))
-    found = json.loads(iosim("links", *options, "--json").stdout)["results"]
-    assert [float(row["seconds"]) for row in rows] == [one["seconds"] for one in found]
-
-
 @pytest.mark.parametrize("mask, times", [("dense", 1), ("causal", 2)])
 def test_a_hop_hides_from_the_formula_of_the_page(mask, times):
     """S/P >= (G/H) w F / (2 B) without a mask, and twice that with a causal one."""
@@ -271,18 +260,6 @@ def test_a_batch_is_so_many_sequences():
         for name in ("received_words", "largest_received_bytes", "hbm_words", "memory_bytes", "flops", "needed_words"):
             assert getattr(b, name) == (None if getattr(a, name) is None else 3 * getattr(a, name)), name
         assert b.floor_words is None or b.floor_words >= 3 * a.floor_words
-
-
-def test_many_visits_are_counted_in_one_array():
-    """An all-gather of 24 GPUs under a causal mask has 24 visits of different keys."""
-    p = iosim.Attention(96, 4, heads=2, mask=parse_mask("causal"))
-    (t,), scheme = SCHEMES["all-gather"].splits(p, 24), SCHEMES["all-gather"]
-    found = [Inside(Below(t, 600)) for _ in range(2)]
-    for machine, watcher in zip((Folded, Unrolled), found, strict=True):
-        machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
-    rows = found[1].tensors["Q"][0]
-    assert found[0].tensors["Q"][0] == rows == 96 * 2 * 4
-    assert found[0].tensors["K"][0] > 0 and found[0].bytes > 0
 
 
 def test_decoding(iosim):

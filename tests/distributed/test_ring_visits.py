@@ -7,7 +7,7 @@ import pytest
 
 from iosim import Attention, InputError, Tiling
 from iosim.core.problem import DENSE
-from iosim.distributed.hops import LAYOUTS, hops_of, strip_visit
+from iosim.distributed.hops import LAYOUT, hops_of, strip_visit
 from iosim.masks import parse_mask
 
 MASKS = ["dense", "causal", "window:3", "causal&window:5", "causal&window:0", "documents:10,14", "global:3",
@@ -22,7 +22,7 @@ def ring_of(mask, N, Nk, ring, layout):
 
 
 @pytest.mark.parametrize("N, Nk, ring", CASES)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUT)
 @pytest.mark.parametrize("mask", MASKS)
 def test_a_visit_is_what_every_pair_of_tokens_says(mask, layout, N, Nk, ring):
     hops, R = ring_of(mask, N, Nk, ring, layout), range(ring)
@@ -38,7 +38,7 @@ def test_a_visit_is_what_every_pair_of_tokens_says(mask, layout, N, Nk, ring):
 
 
 @pytest.mark.parametrize("N, Nk, ring", CASES)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUT)
 @pytest.mark.parametrize("mask", MASKS)
 def test_classes_and_sums_are_those_of_all_visits(mask, layout, N, Nk, ring):
     hops, R = ring_of(mask, N, Nk, ring, layout), range(ring)
@@ -52,7 +52,7 @@ def test_classes_and_sums_are_those_of_all_visits(mask, layout, N, Nk, ring):
 
 
 def test_the_order_has_every_token_once():
-    for layout in LAYOUTS:
+    for layout in LAYOUT:
         order = hops_of(Attention(24, 4), 4, layout).order(24)
         assert sorted(order) == list(range(24)), layout
     assert list(hops_of(Attention(8, 4), 2, "zigzag").order(8)) == [0, 1, 6, 7, 2, 3, 4, 5]
@@ -72,7 +72,7 @@ def test_a_strip_counts_its_pairs(seed):
 def test_published_shares_of_a_causal_mask():
     """A causal ring needs 1/2, 3/4 or nearly all of the keys (docs/distributed-proofs.md), and is at most P / (2 P - 1) busy."""
     p, P, n = Attention(4096, 4, mask=parse_mask("causal")), 8, 512
-    needed = {layout: sum(hops_of(p, P, layout).needed) for layout in LAYOUTS}
+    needed = {layout: sum(hops_of(p, P, layout).needed) for layout in LAYOUT}
     sent = (P - 1) * 4096
     assert needed == {"blocks": sent // 2, "zigzag": sent * 3 // 4, "striped": (P - 1) * (4096 - P // 2)}
     pairs = hops_of(p, P, "blocks").pairs_of_mesh(1)
