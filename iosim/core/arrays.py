@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, overload
 
@@ -98,16 +98,6 @@ def last_true(test: Callable[..., Test], most: Size) -> Size:  # type: ignore[ex
         holds = test(middle)
         low, high = choose(holds, middle, low), choose(holds, high, larger(middle - 1, low))
     return low
-
-
-def parts_of(ends: NDArray[np.int64], most: int) -> Iterator[slice[int, int, None]]:
-    """Slices of rows that hold at most `most` entries together, or of one row. `ends` are the sums of the entries up to
-    each row."""
-    start = done = 0
-    while start < len(ends):
-        stop = max(start + 1, int(ends.searchsorted(done + most, side="right")))
-        yield slice(start, stop)
-        start, done = stop, int(ends[stop - 1])
 
 
 def at_first(test: Test, *values: object) -> tuple[object, ...]:

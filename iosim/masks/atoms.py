@@ -108,7 +108,6 @@ class Documents(NamedTuple):
 
 
 Shape = Diagonals | Stripes | First | Chunks | Documents
-BY_DIFFERENCE = (Diagonals, Stripes)  # the others depend on positions
 
 
 @lru_cache(maxsize=256)

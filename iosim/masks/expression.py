@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import TYPE_CHECKING, TypeVar
 
 from ..errors import InputError
-from .atoms import BY_DIFFERENCE, BY_NAME, Documents, Shape
+from .atoms import BY_NAME, Documents, Shape
 
 if TYPE_CHECKING:
     from ..core.typing import Size, Test
@@ -67,13 +67,6 @@ class Atom:
         see = BY_NAME[self.kind].see
         assert see is not None, "the parser puts other atoms in place of one that stands for them"
         return see(x, y, self.value if n is None else n, shift)
-
-    def sees_in_cell(self, x: Size, y: Size, delta: Size, shift: Size) -> Test:
-        """Whether the pairs of a cell with y - x = delta are visible. (x, y) is the first pair of the cell. In a cell
-        nothing else than the difference matters to its `shape`."""
-        if isinstance(self.shape, BY_DIFFERENCE):
-            x, y = 0, delta
-        return self.sees(x, y, shift)
 
 
 @dataclass(frozen=True)
