@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
 class Old(NamedTuple):
-    """What stands in place of a command: `now` before the person's own options. The words that are no options get the
-    option `argument` before them."""
+    """What stands in place of a command: `now` before the person's own options, or what `with_option` says for one that
+    was given. Words that are no options get the option `argument` before them."""
 
     now: str
     argument: str = ""
-    renamed: dict[str, str] = {}  # noqa: RUF012  # of options
+    with_option: Mapping[str, str] = {}
+    renamed: Mapping[str, str] = {}
 
 
+OVER_N = "tune --over N"
 OLD = {
-    "crossover": Old("tune --curve"),
+    "crossover": Old("tune --curve", with_option={"--M": OVER_N, "--hardware": OVER_N}, renamed={"--detail": "--all"}),
     "training": Old("count --pass step"),
     "gather": Old("sweep --gather"),
     "mask": Old("plot --picture mask", argument="--mask"),
-    "check": Old("verify"),
+    "check": Old("verify --cpu"),
     "play": Old("report --open"),
 }
 
@@ -31,10 +33,12 @@ def said_now(command: str, args: Sequence[str]) -> str:
 
     old, line, value = OLD[command], list[str](), False
     for text in args:
+        name, equals, given = text.partition("=")
         option = text.startswith("-") and text != "-"
         if not option and not value and old.argument:
             line.append(old.argument)
-        name, equals, given = text.partition("=")
         line.append(old.renamed.get(name, name) + equals + given if option else text)
         value = option and not equals
-    return f"iosim {old.now} {shlex.join(line)}".strip()
+    flags = {text.partition("=")[0] for text in args}
+    now = next((other for flag, other in old.with_option.items() if flag in flags), old.now)
+    return f"iosim {now} {shlex.join(line)}".strip()
