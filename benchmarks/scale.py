@@ -62,48 +62,13 @@ def line(rows, form, jobs, seconds, cpu, others, size, memory):
     return f"| {rows:,} | {form} | {jobs} | {seconds:.0f} | {cpu:.0f} | {share} | {size:.1f} | {memory / 1e6:.0f} MB |"
 
 
-WORKERS, GOAL, PART_ROWS = 100, 10**10, 2**17
-LINE_BYTES = 190  # of a part in the manifest
-BEGIN = "From the largest run"
-PAPER = """From the largest run, {rate:,.0f} rows a second of CPU and {size:.1f} bytes a row in Parquet
-({csv:.0f} in CSV):
-
-| 10^10 rows | |
-| --- | --: |
-| parts of 131,072 rows | {parts:,} |
-| hours of CPU | {hours:.1f} |
-| minutes on {workers} workers, if the disk keeps up | {minutes:.0f} |
-| GB in Parquet | {gb:,.0f} |
-| GB in CSV | {csv_gb:,.0f} |
-| MB of the manifest | {journal:.0f} |
-| parts that Dask's scheduler holds at a time | {held} |
-"""
-
-
-def paper(rows):
-    """What 10^10 rows would take, from the rows of the table: the last is the largest in Parquet, the first is CSV."""
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    count, cpu, size = (float(cells[-1][k].replace(",", "")) for k in (0, 4, 6))
-    rate, csv, parts = count / cpu, float(cells[0][6]), -(-GOAL // PART_ROWS)
-    return PAPER.format(
-        rate=rate, size=size, csv=csv, parts=parts, hours=GOAL / rate / 3600, workers=WORKERS,
-        minutes=GOAL / rate / WORKERS / 60, gb=GOAL * size / 1e9, csv_gb=GOAL * csv / 1e9,
-        journal=parts * LINE_BYTES / 1e6, held=3 * WORKERS,
-    )  # fmt: skip
-
-
 def write_page():
     rows = []
     for run in RUNS:
         rows.append(line(*measured(*run)))
         print(rows[-1], flush=True)
-    text = PAGE.read_text()
-    table, arithmetic = ("\n".join([LINE, *rows]) + "\n", paper(rows))
-    for begin, new in ((LINE, table), (BEGIN, arithmetic)):
-        before, rest = text.split(begin, 1)
-        after = rest.split(END, 1)[1]
-        text = before + new + END + after
-    PAGE.write_text(text)
+    before, rest = PAGE.read_text().split(LINE, 1)
+    PAGE.write_text(before + "\n".join([LINE, *rows]) + "\n" + END + rest.split(END, 1)[1])
 
 
 END = "\n<!-- end -->\n"

@@ -246,7 +246,6 @@ def opened(place: Place, work: Work, about: About, resume: bool) -> Folder:
     if found and found["run"] != manifest["run"]:
         other = ", ".join(differing(found["arguments"], manifest["arguments"]))
         raise place.refused("a folder that the same arguments began", f"these differ: {other}")
-    place.clear()
     listed = parts_in(found) if found else []
     folder = Folder(place, manifest, {one.part: one for one in listed if not fault_of(place, one)})
     folder.save()

@@ -1,4 +1,4 @@
-"""The sizes on docs/scale.md: benchmarks/scale.py measures them, and the arithmetic on paper follows from its table."""
+"""The sizes on docs/scale.md: benchmarks/scale.py measures them."""
 
 import re
 import runpy
@@ -16,9 +16,7 @@ def rows():
     return PAGE.split(BENCHMARK["LINE"] + "\n", 1)[1].split("\n\n", 1)[0].splitlines()
 
 
-def test_what_is_on_paper_follows_from_the_table():
-    assert BENCHMARK["paper"](rows()) in PAGE
-    assert "| parts of 131,072 rows | 76,294 |" in PAGE and "| hours of CPU | " in PAGE
+def test_the_page_has_the_runs():
     sizes = [int(re.sub(r"\D", "", row.split("|")[1])) for row in rows()]
     assert sizes == [heads * 2**20 for heads, _, _ in BENCHMARK["RUNS"]] and max(sizes) > 10**8
 
