@@ -5,7 +5,7 @@ import json
 import re
 
 import pytest
-from paths import TESTS
+from paths import DATA, TESTS
 
 from iosim.errors import InputError
 from iosim.kernels.read.arguments import tensor
@@ -184,6 +184,8 @@ def torchless():
 ])  # fmt: skip
 def test_launches_that_need_pytorch_without_it(iosim, script, text):
     found = iosim("explain", "--script", script("import torch\n" + text))
+    assert (found.exit_code, found.stderr) == (3, NEEDED)
+    found = iosim("explain", "--script", DATA / "inductor" / "output_code_2_11.txt")
     assert (found.exit_code, found.stderr) == (3, NEEDED)
 
 

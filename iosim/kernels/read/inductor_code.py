@@ -11,12 +11,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import NamedTuple
 
 from ...answer import numbered
+from ...errors import MissingError
+from ..pretend.packages import needed
 from ..walk.launch import Value
 from .kernel import Configuration, Kernel
 
@@ -69,9 +72,14 @@ def inductor_code(file: Path, catch: Catch) -> Iterator[None]:
         return
     from unittest import mock
 
-    from torch._C._dynamo import guards
-    from torch._inductor import async_compile, utils, wrapper_benchmark
-    from torch._inductor.runtime import triton_helpers
+    if find_spec("torch") is None:
+        raise needed("torch")
+    try:
+        from torch._C._dynamo import guards
+        from torch._inductor import async_compile, utils, wrapper_benchmark
+        from torch._inductor.runtime import triton_helpers
+    except ImportError as error:
+        raise MissingError(f"another PyTorch is needed for this script, as that which wrote it: {error}") from None
 
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="iosim-inductor-")))
