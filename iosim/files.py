@@ -22,7 +22,13 @@ EVENTS: Forms = {
     "parquet": ("parquet",),
     "perfetto": ("json", "perfetto-trace"),
 }
-OF_THE_HOUSE = {"answers": ANSWER, "picture": PICTURE, "page": PAGE, "events": EVENTS}
+OF_THE_HOUSE = {
+    "answers": ANSWER,
+    "picture": PICTURE,
+    "said picture": {**PICTURE, **ANSWER},
+    "page": PAGE,
+    "events": EVENTS,
+}
 SPREADSHEETS = ("xlsx", "xls", "ods")
 
 

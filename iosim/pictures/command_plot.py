@@ -83,17 +83,17 @@ def command(rows: str | None, columns: Columns, picture: str, ranks: str | None,
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32
     """
     from ..counting.sentence import joined
-    from ..files import form_of
+    from ..files import PICTURE, form_of
     from .plot import plot
 
     kind = kind_of(picture)
     stated = (kind.text and output.on_stdout) or output.as_json or output.as_csv
-    form = "" if stated else form_of(output.path, "plot", required=True)
+    form = "" if stated else form_of(output.path, "said picture" if kind.text else "plot", required=True)
     values: Fields = {name: value for name, value in asked.given.items() if value not in (None, False)}
     values |= {name: value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
     if vain := kind.unused(values):
         say([f"{joined(vain)} {'changes' if len(vain) == 1 else 'change'} nothing in --picture {picture}"])
-    path = None if form in ("", "json", "csv") else output.path
+    path = output.path if form in PICTURE else None
     found = plot(rows, **columns._asdict(), picture=picture, ranks=ranks, path=path, **values)
     if path is not None:
         say(found.notes)
