@@ -247,7 +247,7 @@ def calibrated():
     """The answer of `iosim calibrate --json`, with what the tests of calibration say that was measured."""
     from iosim.gpu.calibrate import gpu
 
-    found = runpy.run_path(str(ROOT / "tests" / "calibrate" / "test_gpu.py"))["FOUND"]
+    found = runpy.run_path(str(ROOT / "tests" / "gpu" / "calibrate" / "test_gpu.py"))["FOUND"]
     before, gpu.measure_all = gpu.measure_all, lambda tell: found
     try:
         return json.loads(invoked("calibrate", "--json").stdout)
