@@ -3,6 +3,7 @@
 import csv
 from math import ceil
 
+import pytest
 from paths import ROOT
 
 import iosim
@@ -103,6 +104,26 @@ def test_vllm_triton_has_sixteen_rows():
     assert (found["vLLM-Triton"].schedule, found["vLLM-Triton"].tiles) == ("split-kv", "16x16")
     found = iosim.batch("4:3000", d=128, heads=24, kv_heads=8)
     assert found["vLLM-Triton"].tiles == "15x1"  # 5 queries of 3 heads
+
+
+@pytest.mark.parametrize("batch, heads, kv_heads, Nk, gpu, mask", [
+    (1, 32, 8, 8192, "h100", "dense"), (4, 32, 4, 777, "h200", "causal"), (64, 16, 2, 3000, "a100-80gb", "dense"),
+    (1, 8, 1, 100, "l40s", "causal"), (3, 6, 3, 5000, "t4", "dense"), (1, 32, 8, 8192, "h100", "window:100"),
+])  # fmt: skip
+def test_a_batch_of_equal_requests_is_told_the_same(batch, heads, kv_heads, Nk, gpu, mask):
+    """`count`, `tune` and `batch` read one rule: the same words, bytes, room and distance from the floor."""
+    fields = {"d": 128, "heads": heads, "kv_heads": kv_heads, "mask": mask, "hardware": gpu}
+    step = iosim.batch(f"{batch} * 1:{Nk}", **fields)
+    of_tune = {tiles.short: result for tiles, result in iosim.tune(1, Nk=Nk, batch=batch, **fields).published}
+    for tiles, result in iosim.count(1, Nk=Nk, batch=batch, **fields).published:
+        way = step[tiles.short]
+        if (result.Br, result.Bc) == tuple(map(int, way.tiles.split("x"))):
+            mine = (way.total, way.total_bytes, way.smem_peak_bytes, way.fits, way.schedule)
+            for one in (result, of_tune[tiles.short]) if mask != "window:100" else (result,):
+                theirs = one.total, one.total_bytes, one.smem_peak_bytes, one.fits, one.schedule
+                assert mine == theirs and way.ratio_to_floor == pytest.approx(one.ratio_to_floor, rel=1e-12)
+        else:
+            assert mask == "window:100" and tiles.short == "FA2", "its paper has four tiles"
 
 
 def test_every_rule_has_a_source():

@@ -2,7 +2,6 @@
 
 import pytest
 
-import iosim
 from iosim import Attention, count, tune
 from iosim.core.tiling import Tiling
 from iosim.counting.published import PUBLISHED, tiles_of_gpus
@@ -139,23 +138,3 @@ def test_nothing_is_packed_elsewhere(more):
     rows = count(**{**FIELDS, **more}).published
     assert rows and not any(tiles.splits > 1 or result.schedule == "split-kv" for tiles, result in rows)
     assert all(tiles.as_run(count(**{**FIELDS, **more}).problem).gqa == "repeat" for tiles, _ in rows)
-
-
-@pytest.mark.parametrize("batch, heads, kv_heads, Nk, gpu, mask", [
-    (1, 32, 8, 8192, "h100", "dense"), (4, 32, 4, 777, "h200", "causal"), (64, 16, 2, 3000, "a100-80gb", "dense"),
-    (1, 8, 1, 100, "l40s", "causal"), (3, 6, 3, 5000, "t4", "dense"), (1, 32, 8, 8192, "h100", "window:100"),
-])  # fmt: skip
-def test_a_batch_of_equal_requests_is_told_the_same(batch, heads, kv_heads, Nk, gpu, mask):
-    """`count`, `tune` and `batch` read one rule: the same words, bytes, room and distance from the floor."""
-    fields = {"d": 128, "heads": heads, "kv_heads": kv_heads, "mask": mask, "hardware": gpu}
-    step = iosim.batch(f"{batch} * 1:{Nk}", **fields)
-    of_tune = {tiles.short: result for tiles, result in tune(1, Nk=Nk, batch=batch, **fields).published}
-    for tiles, result in count(1, Nk=Nk, batch=batch, **fields).published:
-        way = step[tiles.short]
-        if (result.Br, result.Bc) == tuple(map(int, way.tiles.split("x"))):
-            mine = (way.total, way.total_bytes, way.smem_peak_bytes, way.fits, way.schedule)
-            for one in (result, of_tune[tiles.short]) if mask != "window:100" else (result,):
-                theirs = one.total, one.total_bytes, one.smem_peak_bytes, one.fits, one.schedule
-                assert mine == theirs and way.ratio_to_floor == pytest.approx(one.ratio_to_floor, rel=1e-12)
-        else:
-            assert mask == "window:100" and tiles.short == "FA2", "its paper has four tiles"
