@@ -59,7 +59,8 @@ def without(tmp_path):
             (tmp_path / "docs" / wings()[folder].page).unlink(missing_ok=True)
 
         def run(*args, timeout=600):
-            env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+            commands = [name for one in gone for group in wings()[one].commands.values() for name in group]
+            env = {**os.environ, "PYTHONPATH": str(tmp_path), "IOSIM_GONE": ",".join(commands)}
             command = [sys.executable, *args]
             return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=timeout)
 
