@@ -154,3 +154,13 @@ def test_the_line_on_the_time_says_what_it_is_the_longest_of():
     about.shown_time = time(1499.5e-6, 88.6e-6, 565.5e-6, 1497.6e-6, 1.9e-6)
     *_, said = Explained._resource_lines(about, resources, str)
     assert said.endswith("the longest of DRAM 88.6, L2 565.5 and programs 1,497.6, and 1.9 to start")
+
+
+def test_what_does_not_fit_is_ranked_last_however_fast():
+    from iosim.kernels.launches import ranked
+
+    def configuration(fits, seconds, size):
+        return SimpleNamespace(fits=fits, time=time(seconds, 0, 0, seconds, 0), total_bytes=size, blocks_per_sm=1)
+
+    large, slow, fast = configuration(False, 1, 1), configuration(True, 3, 1), configuration(True, 2, 9)
+    assert ranked([large, slow, fast]) == [fast, slow, large]
