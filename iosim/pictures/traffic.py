@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, log2
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..core.options import NUMBERS, flag
@@ -310,9 +311,11 @@ def places_of(rows: pd.DataFrame, x: str) -> list[Place]:
 
 
 def read_rows(file: str) -> pd.DataFrame:
-    """The rows of a CSV, JSON lines or Parquet file; its name says which."""
+    """The rows of a CSV, JSON lines or Parquet file, whose name says which, or of a folder of such parts."""
     import pandas as pd
 
+    if parts := sorted(map(str, Path(file).glob("part-*"))):
+        return pd.concat([read_rows(part) for part in parts], ignore_index=True)
     try:
         if file.endswith(".parquet"):
             return pd.read_parquet(file)

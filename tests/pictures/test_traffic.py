@@ -138,6 +138,18 @@ def test_numbers_that_can_be_drawn_and_those_that_cannot(axes, iosim, tmp_path):
         assert done.exit_code == 2 and f"{option}: found " in done.stderr and not (tmp_path / "x.svg").exists()
 
 
+def test_a_folder_of_parts_is_read_as_one_file(iosim, tmp_path):
+    (tmp_path / "parts").mkdir()
+    rows = [f"{n},{n * n}\n" for n in range(1, 7)]
+    for k in range(3):
+        (tmp_path / "parts" / f"part-{k:08d}.csv").write_text("N,total\n" + "".join(rows[2 * k : 2 * k + 2]))
+    (tmp_path / "parts" / "_manifest.json").write_text("{}")
+    (tmp_path / "rows.csv").write_text("N,total\n" + "".join(rows))
+    for name in ("parts", "rows.csv"):
+        assert iosim("plot", tmp_path / name, "-x", "N", "-y", "total", "-o", tmp_path / f"{name}.svg").exit_code == 0
+    assert (tmp_path / "parts.svg").read_text() == (tmp_path / "rows.csv.svg").read_text()
+
+
 def test_too_many_points_are_refused_before_they_are_counted(iosim, tmp_path):
     result = iosim("plot", "--N", "1:1000000:+1", "--d", 64, "--M", "100KB", "-o", tmp_path / "x.svg")
     assert result.exit_code == 2 and "5000000 points; allowed: at most 100000" in result.stderr.replace("'", "")
