@@ -48,8 +48,10 @@ class Request(NamedTuple):
         return self.tokens - self.new
 
 
-def read_requests(given: RequestsAsked) -> list[Request]:
+def read_requests(given: RequestsAsked | None) -> list[Request]:
     """The requests that a text, the name of a file, or a list gives. InputError names the place of a fault."""
+    if given is None:
+        raise InputError(WHERE, "nothing", "new tokens : all tokens, as 512:4608", f"give {WHERE}")
     if isinstance(given, str):
         found = read_file(given) if FILE.search(given.strip()) else [*requests_in(given, WHERE)]
     else:

@@ -14,6 +14,8 @@ class Old(NamedTuple):
     argument: str = ""
     with_option: Mapping[str, str] = {}
     renamed: Mapping[str, str] = {}
+    usual: str = ""
+    """What the command asked about by itself, said where the person named no schedule."""
 
 
 OVER_N = "tune --over N"
@@ -41,4 +43,5 @@ def said_now(command: str, args: Sequence[str]) -> str:
         value = option and not equals
     flags = {text.partition("=")[0] for text in args}
     now = next((other for flag, other in old.with_option.items() if flag in flags), old.now)
-    return f"iosim {now} {shlex.join(line)}".strip()
+    named = [] if "--schedule" in flags or not old.usual else [old.usual]
+    return " ".join(["iosim", now, *filter(None, [shlex.join(line)]), *named])

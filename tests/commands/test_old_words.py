@@ -12,6 +12,7 @@ LINES = {
     "crossover --N 64 --d 8 --detail --schedule flash1": "tune --curve --N 64 --d 8 --all --schedule flash1",
     "crossover --M 4KB --d 8 --schedule flash1,flash2": "tune --over N --M 4KB --d 8 --schedule flash1,flash2",
     "crossover --hardware=t4 --d 8 --schedule flash1,flash2": "tune --over N --hardware=t4 --d 8 --schedule flash1,flash2",
+    "crossover --M 4KB --d 8": "tune --over N --M 4KB --d 8 --schedule standard,flash1,flash2",
     "training --N 64 --d 8 --M 4KB": "count --pass step --N 64 --d 8 --M 4KB",
     "mask 'causal&window:4' --N 8": "plot --picture mask --mask 'causal&window:4' --N 8",
     "mask --N 8 --causal": "plot --picture mask --N 8 --causal",
