@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..schedules import SCHEDULES
-from ..tables import at_most, excess
 from ..verdict import NEAR as NEAR
 from ..verdict import Way, about, best_of, joined, times, verdict
 from ..verdict import above as above
@@ -68,23 +67,6 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
     of_way = dict(zip(map(id, ways), counted, strict=True))
     baseline = next((way for way in ways if of_way[id(way)].schedule == BASELINE), None)
     return verdict(ways, "move", report.M_bytes, baseline, lambda *pair: why(*(of_way[id(way)] for way in pair)))
-
-
-def comparison(problem: Attention, winner: Result, other: Result, M_bytes: int | None) -> str:
-    """The sentences that compare two results."""
-    first, second = (as_way(problem, M_bytes, result) for result in (winner, other))
-    return " ".join(verdict([first, second], "move", M_bytes, second, lambda best, way: why(winner, other)))
-
-
-def distance_to_floor(share: float | None, M_bytes: int | None, subject: str = "It") -> str:
-    """The sentence about a ratio to the floor; an empty text if there is none."""
-    if share is None:
-        return ""
-    if share == 1:
-        return "No exact algorithm can move less." if M_bytes is None else "No algorithm of its class can move less."
-    if M_bytes is None:
-        return f"That is {excess(share)} times the compulsory words."
-    return f"{subject} is within a factor of {at_most(share)} of the least that any algorithm of its class can move."
 
 
 def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
