@@ -101,11 +101,10 @@ PROBLEM = ("--N", 64, "--d", 8)
         ("count", "--backward", "--schedule flash2-bwd"),
         ("tune", "--bwd", "--schedule flash2-bwd"),
         ("bounds", "--bwd", "--backward"),
-        ("links", "--backward", "--pass backward"),
     ],
 )
 def test_a_backward_pass_is_found_by_following_the_advice(command, typed, advice, iosim):
-    line = (command, *PROBLEM, "--M", "4KB", *(["--ranks", 2] if command == "links" else []))
+    line = (command, *PROBLEM, "--M", "4KB")
     assert advice in iosim(*line, typed).stderr
     assert iosim(*line, *advice.split()).exit_code == 0
 

@@ -40,6 +40,8 @@ OTHERS = [  # of the same commands, with other options
     ("links", {"--N": (64,), "--d": (8,), "--ranks": (4,), "--schedule": ("ring",), "--hardware": ("h100", "b200"), "--link": ("100GB", "1TB"), "--network": ("50GB",), "--memory": ("1048576", "85899345920")}),
     ("roofline", {"--N": (32,), "--d": (8,), "--schedule": ("standard",), "--elementwise": (0, 2), "--hardware": ("t4",)}),
 ]  # fmt: skip
+AXES = {what: axes for what, axes in AXES.items() if what in places()}  # a deleted wing takes its own with it
+OTHERS = [(what, axes) for what, axes in OTHERS if what in places()]
 ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
          "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--at-most", "--x-floor", "--granularity", "--line", "--policy",
          "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",
