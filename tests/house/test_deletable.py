@@ -25,7 +25,7 @@ for module in pkgutil.walk_packages(iosim.__path__, "iosim."):
         except ModuleNotFoundError as error:
             if error.name.partition(".")[0] == "iosim":
                 bad[module.name] = error.name
-        except ImportError:  # a file that only type checkers load
+        except (ImportError, TypeError):  # a file that only type checkers load
             pass
 print(json.dumps([iosim.__file__, bad]))
 """
