@@ -20,7 +20,12 @@ class Old(NamedTuple):
 
 OVER_N = "tune --over N"
 OLD = {
-    "crossover": Old("tune --curve", with_option={"--M": OVER_N, "--hardware": OVER_N}, renamed={"--detail": "--all"}),
+    "crossover": Old(
+        "tune --curve",
+        with_option={"--M": OVER_N, "--hardware": OVER_N},
+        renamed={"--detail": "--all"},
+        usual="--schedule standard,flash1,flash2",
+    ),
     "training": Old("count --pass step"),
     "gather": Old("sweep --gather"),
     "mask": Old("plot --picture mask", argument="--mask"),
