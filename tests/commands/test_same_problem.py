@@ -34,15 +34,6 @@ def test_a_bound_above_a_measured_time_names_its_schedule(iosim):
         assert (float(ratio) < 1) == bool(of)
 
 
-@pytest.mark.parametrize("name", ["flash2", "standard-tiled", "softmax-2pass"])
-def test_what_the_l2_serves(name):
-    found = package.roofline(8192, 128, "h100", heads=32, schedules=name)
-    row = next(row for row in found.rows if row.launch == "all")
-    served = 1 - row.work.floor_bytes / row.work.total_bytes
-    said = re.findall(r"because the L2 serves (.*) of it", str(found))
-    assert said == (["most"] if served > 0.5 else [f"{100 * served:.0f} %"])
-
-
 def test_a_page_of_two_families_has_no_winner(iosim, tmp_path):
     line = ("report", "--N", 1024, "--d", 64, "--M", "64KB", "--schedule")
     pages = {}
@@ -64,13 +55,6 @@ def test_a_sweep_of_packed_choices(iosim):
         assert total == alone["selected"].total and find("selected").family == "selected"
 
 
-def test_why_a_batch_reads_more_or_less_than_a_stream(iosim):
-    asked = ("batch", "--requests", "4 * 1:3000, 2:3000", "--d", 128, "--causal", "--heads", 32, "--kv-heads")
-    shared, repeated = (iosim(*asked, heads).stdout for heads in (32, 1))
-    assert "because the queries of a tile of 128 rows share what it loads" in shared
-    assert "because each query head loads the keys and values of its KV head" in repeated
-
-
 @pytest.mark.parametrize(
     "options, floors",
     [({"splits": "1,4", "schedules": "split-kv"}, 1), ({"kv_dtype": "fp8,fp16"}, 2), ({"register_bytes": "0,64K"}, 2)],
@@ -89,20 +73,6 @@ def test_a_title_names_the_options_of_its_problem():
     of_roofline = {"picture": "roofline", "N": 1024, "d": 128, "hardware": "h100", "schedules": "block-sparse-q"}
     titles = {package.plot(**of_roofline, **more).drawn.title for more in ({}, {"mask": "causal"}, {"dv": 64})}
     assert len(titles) == 3
-
-
-def test_crossings_name_what_their_formula_leaves_out():
-    """With fewer KV heads than GPUs, Ulysses sends a KV head to several GPUs."""
-    texts = [
-        [one.text for one in package.links(65536, 128, 8, heads=8 * more, kv_heads=2 * more).crossings[:2]]
-        for more in (1, 4)
-    ]
-    limits = ["sends some KV heads to several GPUs here.", "GPUs that divide the KV heads."]
-    assert [[text.endswith(limit) for text, limit in zip(two, limits, strict=True)] for two in texts] == [
-        [True] * 2,
-        [False] * 2,
-    ]
-    assert "here g = 4. This leaves out" in texts[0][0] and texts[1][0].endswith("here g = 4.")
 
 
 def test_the_picture_of_predictions_says_why_there_is_none():

@@ -201,10 +201,10 @@ def test_a_line_without_a_command(iosim):
     [("iosim cou", "count"), ("iosim count --sched", "--schedule"), ("iosim tune --hardw", "--hardware")],
 )
 def test_the_shell_completes_as_docs_say(words, completed):
-    """docs/shell.md has the line for each shell; click answers it with the names that begin so."""
+    """docs/commands.md has the line for each shell; click answers it with the names that begin so."""
     program = "from iosim.commands.cli import main; main(prog_name='iosim')"
     asked = {"_IOSIM_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **asked})
     assert f"plain,{completed}\n" in done.stdout
-    page = (DOCS / "shell.md").read_text()
+    page = (DOCS / "commands.md").read_text()
     assert all(f"_IOSIM_COMPLETE={shell}_source iosim" in page for shell in ("bash", "zsh", "fish"))

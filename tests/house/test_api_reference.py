@@ -37,6 +37,7 @@ SECTIONS = {
         "tuning/over_N.py": ["over_N", "OverN"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
         "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"],
         "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"],
+        "counting/schedule_text.py": ["schedules"], "hardware.py": ["hardware"], "commands/questions.py": ["help"],
     },
     "Answers": {
         "answer.py": ["Answer", "Table", "Column"], "counting/report.py": ["Report"], "counting/result.py": ["Result"], "counting/bounds.py": ["Bound"],

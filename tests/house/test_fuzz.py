@@ -92,6 +92,7 @@ POOLS = {
     ),
     "--backward-tiles": (["4x4", "paper", "best"], BAD_TILES),
     "--tile-multiple": (["1", "2", "16"], BAD_NUMBERS),
+    "--over": (["M", "N"], ["", "d", "M,N"]),
     "--by": (["schedule", "traffic"], ["", "nothing,", "speed"]),
     "--least-blocks": (["1", "4"], BAD_NUMBERS),
     "--at-most": (["64MiB", "1000", "8el"], BAD_SIZES),
@@ -321,7 +322,7 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
             if (name, option, value) == ("trace", "--Nk", HUGE[0]):  # it is good: 42 million events
                 continue
             line = list(GOOD[name])
-            goal = name == "tune" and option in ("--at-most", "--x-floor")
+            goal = name == "tune" and option in ("--at-most", "--x-floor", "--over")
             for other in (option, *(["--M"] if goal or option == "--hardware" else [])):
                 if other in line:
                     del line[line.index(other) : line.index(other) + 2]

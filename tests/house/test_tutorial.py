@@ -143,7 +143,7 @@ FACTS = {
     "It has 50 MiB, between the SMs and HBM": lambda: H100.l2_bytes == 50 * 2**20,
     "PyTorch's kernel uses 128x64 for d = 128": lambda: measured_tiles() == {(128, 64)},
     "five other texts about this, statement by statement, and 27 errors in them": lambda: (
-        len(re.findall(r"^\| E\d+ \|", (DOCS / "sources.md").read_text(), re.M)) == 27
+        len(re.findall(r"^\| E\d+ \|", (ROOT / "validation/sources/README.md").read_text(), re.M)) == 27
     ),
 }  # fmt: skip
 
@@ -176,7 +176,10 @@ def test_no_number_of_the_text_stands_alone():
 
 def test_the_lesson_needs_no_codes():
     """The list of errors in other texts has codes, such as E9. A newcomer is led to the list, and meets no code."""
-    assert re.search(r"^\| E9 \|", (DOCS / "sources.md").read_text(), re.M) and "(sources.md#errors)" in PAGE
+    assert (
+        re.search(r"^\| E9 \|", (ROOT / "validation/sources/README.md").read_text(), re.M)
+        and "sources/README.md#errors)" in PAGE
+    )
     assert re.findall(r"\bE\d+\b", PROSE) == []
 
 
