@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     FindFastest = Callable[[Asked, str | None], Sequence[tuple[Row, Answer]]]
 
 
-WAYS, GOALS = ("traffic", "time"), ("at_most", "x_floor")
+WAYS, GOALS, AXES = ("traffic", "time"), ("at_most", "x_floor"), ("M", "N")
 INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
@@ -72,7 +72,7 @@ class Way(NamedTuple):
 
 @named_command(
     "tune",
-    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "by", *GOALS))),
+    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "over", "by", *GOALS))),
     instead=INSTEAD,
     axes=("N", *PLACES),
     first="causal hardware by curve over at_most x_floor",
@@ -91,7 +91,7 @@ class Way(NamedTuple):
 )
 @own_option("predict", "generated, with --by time: rank by the model of the kernels that iosim generates.")
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
-@text_option("--over", OVER, metavar="M|N", kind=Kind(one_of("M", "N")))
+@text_option("--over", OVER, metavar="M|N", kind=Kind(one_of(*AXES)))
 @own_option("at_most", AT_MOST)
 @own_option("x_floor", X_FLOOR)
 @flag_option("--all", EVERY, ANSWER, "every")
@@ -110,6 +110,8 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     from ..tuning import least as tune
     from ..units import parse_count
 
+    if way.over not in (None, *AXES):
+        raise InputError("--over", way.over, " or ".join(AXES))
     if way.over == "N":
         show_over_N(asked, way, output)
         return

@@ -14,7 +14,6 @@ from ..commands.options import (
     HARDWARE,
     MEMORY,
     SIZE,
-    Option,
     flag_option,
     gathered,
     outputs,
@@ -24,8 +23,9 @@ from ..commands.options import (
     tiles_option,
     variant_options,
 )
-from ..options import CHANCE, SEED
-from ..units import binary
+from ..errors import InputError
+from ..options import CHANCE, SEED, Kind
+from ..units import binary, parse_count
 
 if TYPE_CHECKING:
     from .ask import OnCpu
@@ -35,11 +35,19 @@ if TYPE_CHECKING:
 MOST_PLACES = 32
 
 
-def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: int) -> Choice:
+def read_places(value: str | int, option: str) -> int:
+    """A number of places in memory."""
+    places = parse_count(value, option)
+    if places > MOST_PLACES:
+        raise InputError(option, value, f"at most {MOST_PLACES}")
+    return places
+
+
+def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: str | None) -> Choice:
     """The choice of kernels."""
     from .verify_run import Choice
 
-    return Choice(schedules, tiles, M, tuned, places)
+    return Choice(schedules, tiles, M, tuned, read_places(places or 1, "--places"))
 
 
 def on_cpu_of(cpu: bool, seed: str, dropout: str | None) -> OnCpu:
@@ -88,13 +96,11 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     metavar="FILE",
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
-@click.option(
+@text_option(
     "--places",
-    cls=Option,
-    type=click.IntRange(1, MOST_PLACES),
-    default=1,
+    "Profile each launch with its arrays at this many addresses; DRAM bytes are the mean (default: 1).",
     metavar="COUNT",
-    help="Profile each launch with its arrays at this many addresses; DRAM bytes are the mean.",
+    kind=Kind(read_places),
 )
 @flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
 @flag_option("--cpu", "Only the run on the CPU: output, words and SRAM.")

@@ -326,6 +326,7 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
             for other in (option, *(["--M"] if goal or option == "--hardware" else [])):
                 if other in line:
                     del line[line.index(other) : line.index(other) + 2]
+            line += ["--curve"] if option == "--over" else []
             result = run([name, *line, option, value])
             if result.exit_code == 2 and result.stderr.count("\n") != 1:
                 found.append((option, value, result.stderr))
