@@ -12,7 +12,6 @@ up, and the largest need counts. Sizes that stand in no pair change no traffic, 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -145,6 +144,11 @@ class Pair(NamedTuple):
         """The longest of them, in multiples."""
         return -(-reduce(larger, self.axes(name)) // self.multiple)
 
+    def smallest(self, name: str, size: Size) -> Size:
+        """The smallest size with as few passes as another over each of them."""
+        lengths = cast("tuple[int, ...]", self.axes(name))
+        return reduce(larger, (up(-(-length // -(-length // size)), self.multiple) for length in lengths))
+
     def worth(self, name: str) -> list[int]:
         """The smallest size for each number of passes over each of them, by rising size."""
         lengths = cast("tuple[int, ...]", self.axes(name))
@@ -260,16 +264,9 @@ def best_pair(pair: Pair, M_bytes: int) -> Tiling | None:
     if pair.masked:
         return best_masked(pair, most, M_bytes)
     if not pair.matters:
-        one = cast("int", fewest_passes(pair, most))
+        one = cast("int", pair.smallest(pair.first, most * pair.multiple))
         return cast("Tiling", pair.tiling(one, pair.widest(one, M_bytes)))
     return cast("Tiling", pair.tiling(*least_dense(pair, most, M_bytes)))
-
-
-def fewest_passes(pair: Pair, most: Size) -> Size:
-    """The smallest first size with as few passes as one of so many multiples."""
-    length = reduce(larger, pair.axes(pair.first))
-    rows = -(-length // -(-length // (most * pair.multiple)))
-    return -(-rows // pair.multiple) * pair.multiple
 
 
 def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
@@ -280,8 +277,8 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     Ranges are halved until this bound is no better than the best pair found. Where only passes matter, a range of as
     many passes is not halved: its smallest size is the best of them.
     """
-    steps = pair.worth(pair.first) if pair.schedule.sizes else range(pair.multiple, (most + 1) * pair.multiple)
-    passes = cache(lambda n: bisect_right(steps, n * pair.multiple))
+    smallest = pair.smallest if pair.schedule.sizes else lambda _, size: size
+    passes = cache(lambda n: smallest(pair.first, n * pair.multiple))
     widest = cache(lambda n: pair.widest(n * pair.multiple, M_bytes))
 
     @cache
@@ -298,10 +295,10 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
         middle = (low + high) // 2
         if passes(low) != passes(high):
             ranges += [(low + 1, middle)] * (low < middle) + [(middle + 1, high)]
-    one = steps[passes(found) - 1]
+    one = cast("int", passes(found))
     if not pair.schedule.sizes or not pair.schedule.more_tiles:
         return one, cast("int", pair.widest(one, M_bytes))
-    return one, max(size for size in pair.worth(pair.second) if size <= widest(found))
+    return one, cast("int", pair.smallest(pair.second, widest(found)))
 
 
 def best_masked(pair: Pair, most: int, M_bytes: int) -> Tiling:
@@ -409,7 +406,7 @@ def search(schedule: Schedule, problem: Attention[Size], M_bytes: Size, multiple
     (pair,) = pairs_of(schedule, problem, multiple)
     if not pair.masked and not pair.matters:
         most = pair.most(M_bytes)
-        one = fewest_passes(pair, larger(most, 1))
+        one = pair.smallest(pair.first, larger(most, 1) * multiple)
         return pair.tiling(one, larger(pair.widest(one, M_bytes), multiple)), most > 0
     columns = np.broadcast_arrays(M_bytes, *(getattr(problem, name) for name in NUMBERS))
     points = zip(*(column.ravel().tolist() for column in columns), strict=True)
