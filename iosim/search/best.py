@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache, reduce, wraps
 from itertools import islice
+from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, cast
 
 from ..core.arrays import anywhere, keep_freed_memory, larger, last_true
@@ -188,10 +189,11 @@ class Pair(NamedTuple):
         """The largest first size that fits, in multiples; 0 if none does."""
         return last_within(lambda n: self.needed(n * self.multiple, self.multiple), M_bytes, self.units(self.first))
 
-    def widest(self, one: Size, M_bytes: Size) -> Size:
-        """The largest second size that fits beside a first one; 0 if none does."""
+    def widest(self, one: Size, M_bytes: Size, guess: int = 1) -> Size:
+        """The largest second size that fits beside a first one; 0 if none does. A good guess, in multiples, makes the
+        search short."""
         units = 0 * one + self.units(self.second)
-        return self.multiple * last_within(lambda n: self.needed(one, n * self.multiple), M_bytes, units)
+        return self.multiple * last_within(lambda n: self.needed(one, n * self.multiple), M_bytes, units, guess)
 
 
 def pairs_of(schedule: Schedule, p: Attention[Size], multiple: int) -> list[Pair]:
@@ -208,14 +210,14 @@ def inner_matters(schedule: Schedule, problem: Attention[Size], multiple: int = 
     return any(anywhere(pair.moved(size, multiple) != pair.moved(size, inner)) for size in (multiple, outer))
 
 
-def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size) -> Size:
+def last_within(needed: Callable[[Size], Size], M_bytes: Size, most: Size, guess: int = 1) -> Size:
     """The largest n from 1 to `most` whose need is at most M; 0 if there is none. The need grows with n.
 
     The need is nearly linear in n. So for numbers a few steps of Newton's method come before the binary search.
     """
     low, high = 0 * most, most
     if isinstance(M_bytes, int) and isinstance(low, int) and isinstance(high, int):
-        n = 1
+        n = max(1, min(guess, high - 1))
         for _ in range(NEWTON_STEPS):
             if high - low < NEWTON_STEPS or not low < n < high:
                 break
@@ -277,9 +279,10 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     Ranges are halved until this bound is no better than the best pair found. Where only passes matter, a range of as
     many passes is not halved: its smallest size is the best of them.
     """
+    guess = second_sizes(pair, most, M_bytes)
     smallest = pair.smallest if pair.schedule.sizes else lambda _, size: size
     passes = cache(lambda n: smallest(pair.first, n * pair.multiple))
-    widest = cache(lambda n: pair.widest(n * pair.multiple, M_bytes))
+    widest = cache(lambda n: pair.widest(n * pair.multiple, M_bytes, guess(n)))
 
     @cache
     def cost(low: int, high: int) -> int:
@@ -299,6 +302,21 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     if not pair.schedule.sizes or not pair.schedule.more_tiles:
         return one, cast("int", pair.widest(one, M_bytes))
     return one, cast("int", pair.smallest(pair.second, widest(found)))
+
+
+def second_sizes(pair: Pair, most: int, M_bytes: int) -> Callable[[int], int]:
+    """A guess, in multiples, of the largest second size that fits beside a first one: exact where the bytes needed are
+    linear in each size, as four tilings of middle sizes show them."""
+    first = isqrt(most)
+    low = cast("int", pair.widest(first * pair.multiple, M_bytes)) // pair.multiple // 2 or 1
+    corners = [(one, two) for one in (first, 2 * first) for two in (low, 2 * low)]
+    a, b, c, d = (cast("int", pair.needed(one * pair.multiple, two * pair.multiple)) for one, two in corners)
+
+    def guess(n: int) -> int:
+        here, there = a * first + (c - a) * (n - first), b * first + (d - b) * (n - first)
+        return low + low * (M_bytes * first - here) // (there - here) if there > here else 1
+
+    return guess
 
 
 def best_masked(pair: Pair, most: int, M_bytes: int) -> Tiling:
