@@ -146,7 +146,7 @@ class Pair(NamedTuple):
         return -(-reduce(larger, self.axes(name)) // self.multiple)
 
     def smallest(self, name: str, size: Size) -> Size:
-        """The smallest size with as few passes as another over each of them."""
+        """The smallest size with as few passes as this one over each of its axes."""
         lengths = cast("tuple[int, ...]", self.axes(name))
         return reduce(larger, (up(-(-length // -(-length // size)), self.multiple) for length in lengths))
 
@@ -277,7 +277,8 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
 
     The largest first size of a range with the second size of its smallest one moves no more than any pair of the range.
     Ranges are halved until this bound is no better than the best pair found. Where only passes matter, a range of as
-    many passes is not halved: its smallest size is the best of them.
+    many passes is not halved: its smallest size is the best of them. Ranges that cannot be as good as a pair found by
+    descent are left out from the start. Pairs that are as good stay in, so that of equal ones the same one is found.
     """
     guess = second_sizes(pair, most, M_bytes)
     smallest = pair.smallest if pair.schedule.sizes else lambda _, size: size
@@ -288,7 +289,8 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     def cost(low: int, high: int) -> int:
         return cast("int", pair.moved(high * pair.multiple, widest(low)))
 
-    best, found = min((cost(n, n), n) for n in (1, most))
+    near = descent(lambda n: cast("int", pair.moved(n * pair.multiple, max(guess(n), 1) * pair.multiple)), most)
+    best, found = min((cost(1, 1), 1), (cost(most, most), most), (cost(near, near) + 1, near))
     ranges = [(1, most)]
     while ranges:
         low, high = ranges.pop()
@@ -302,6 +304,15 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     if not pair.schedule.sizes or not pair.schedule.more_tiles:
         return one, cast("int", pair.widest(one, M_bytes))
     return one, cast("int", pair.smallest(pair.second, widest(found)))
+
+
+def descent(cost: Callable[[int], int], most: int) -> int:
+    """A number from 1 to `most` of nearly the least cost: the best power of two, then by ever smaller steps."""
+    cost = cache(cost)
+    step = near = min((1 << bit for bit in range(most.bit_length())), key=cost)
+    while step := step // 2:
+        near = min((n for n in (near, near - step, near + step) if 1 <= n <= most), key=cost)
+    return near
 
 
 def second_sizes(pair: Pair, most: int, M_bytes: int) -> Callable[[int], int]:
