@@ -118,9 +118,9 @@ def sizes_by_passes(length: int, multiple: int) -> Iterator[int]:
         yield size
 
 
-def up(n: int, multiple: int) -> int:
+def up(n: Same, multiple: int) -> Same:
     """n rounded up to a multiple."""
-    return -(-n // multiple) * multiple
+    return cast("Same", -(-n // multiple) * multiple)
 
 
 class Pair(NamedTuple):
@@ -147,8 +147,8 @@ class Pair(NamedTuple):
 
     def smallest(self, name: str, size: Size) -> Size:
         """The smallest size with as few passes as this one over each of its axes."""
-        lengths = cast("tuple[int, ...]", self.axes(name))
-        return reduce(larger, (up(-(-length // -(-length // size)), self.multiple) for length in lengths))
+        sizes = [up(-(-length // -(-length // size)), self.multiple) for length in self.axes(name)]
+        return reduce(larger, sizes)
 
     def worth(self, name: str) -> list[int]:
         """The smallest size for each number of passes over each of them, by rising size."""

@@ -183,3 +183,20 @@ def test_answers_about_numbers_of_numpy_are_not_kept_for_integers():
         with np.errstate(over="ignore"):
             found = footprint(find("flash2"), p, tiling)
         assert isinstance(found.smem_bytes, kind) and (found.smem_bytes > 2**80) == (kind is int)
+
+
+HUGE = [  # schedule, N, d, M, rows_q x rows_k: of equal pairs a search that begins elsewhere finds another one
+    ("standard-square", 1_000_003, 64, "64KB", (181, 179)),
+    ("flash2-bwd-second-pass", 2**48, 1, "16KB", (44, 87)),
+    ("flash2-bwd-second-pass", 2**48, 1, "64KB", (89, 178)),
+]
+
+
+@pytest.mark.parametrize("name, N, d, M, tiles", HUGE)
+def test_a_pair_beside_a_huge_axis_takes_few_runs(name, N, d, M, tiles, monkeypatch):
+    """An axis of 2**48 has 2**25 numbers of passes: none of them is listed."""
+    runs = []
+    run = Folded.run
+    monkeypatch.setattr(Folded, "run", lambda *args, **options: runs.append(args) or run(*args, **options))
+    result = count(N, d, M, schedules=[name], tiles="best")[name]
+    assert (result.Br, result.Bc) == tiles and len(runs) < 1000
