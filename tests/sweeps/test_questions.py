@@ -85,7 +85,7 @@ def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
     assert not found and result.stdout.count("\n") > 1
 
 
-@pytest.mark.parametrize("what", {*places()} & {*main.list_commands(None)})
+@pytest.mark.parametrize("what", sorted({*places()} & {*main.list_commands(None)}))
 def test_every_option_of_the_command_is_one_of_the_sweep(what):
     """One with a value is an axis."""
     mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
