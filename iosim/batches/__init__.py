@@ -1,4 +1,4 @@
-"""Batches: the words that one step of a server moves, request by request, and the replay of traces.
+"""Batches: the words that one step of a server moves, request by request.
 
 A batch is a list of problems that differ in their numbers of queries and keys only. Each is counted by the schedules
 that count a single problem; nothing here has formulas of its own.
