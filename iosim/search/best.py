@@ -279,8 +279,10 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     Ranges are halved until this bound is no better than the best pair found. Where only passes matter, a range of as
     many passes is not halved: its smallest size is the best of them. Ranges that cannot be as good as a pair found by
     descent are left out from the start. Pairs that are as good stay in, so that of equal ones the same one is found.
+    Where a size divides several axes it is the one of the smallest first size.
     """
     guess = second_sizes(pair, most, M_bytes)
+    ties = len(pair.axes(pair.first)) > 1
     smallest = pair.smallest if pair.schedule.sizes else lambda _, size: size
     passes = cache(lambda n: smallest(pair.first, n * pair.multiple))
     widest = cache(lambda n: pair.widest(n * pair.multiple, M_bytes, guess(n)))
@@ -294,7 +296,7 @@ def least_dense(pair: Pair, most: int, M_bytes: int) -> tuple[int, int]:
     ranges = [(1, most)]
     while ranges:
         low, high = ranges.pop()
-        if cost(low, high) >= best:
+        if cost(low, high) >= best + ties:
             continue
         best, found = min((best, found), (cost(low, low), low))
         middle = (low + high) // 2

@@ -200,3 +200,9 @@ def test_a_pair_beside_a_huge_axis_takes_few_runs(name, N, d, M, tiles, monkeypa
     monkeypatch.setattr(Folded, "run", lambda *args, **options: runs.append(args) or run(*args, **options))
     result = count(N, d, M, schedules=[name], tiles="best")[name]
     assert (result.Br, result.Bc) == tiles and len(runs) < 1000
+
+
+def test_of_equal_tiles_of_a_gradient_the_one_of_fewest_rows_is_found():
+    """4 x 5 and 5 x 4 move the same."""
+    tiles = best_tiles(find("small-cache-bwd"), Attention(256, 64, acc_dtype="fp32"), 120)
+    assert (tiles.rows_q, tiles.rows_k, tiles.rows_o, tiles.cols_o) == (5, 4, 4, 5)
