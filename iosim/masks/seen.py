@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .closed_form import Strip
     from .expression import Expr
     from .pieces import Pieces, Whole
+
+MOST_RESIDUES = 2**22  # some tenths of a second
 
 
 class Visible(NamedTuple):
@@ -30,11 +33,14 @@ class Visible(NamedTuple):
 def of_tokens(expr: Expr, N: int, Nk: int) -> Visible:
     """What the queries see under an expression whose atoms count tokens, and that has no file and no function."""
     from .atoms import Stripes
-    from .expression import Atom
+    from .expression import Atom, atoms
     from .strips import strip_of
 
     if isinstance(expr, Atom) and isinstance(expr.shape, Stripes):
         return of_stride(expr.shape.size, N, Nk)
+    strides = [atom.shape.size if isinstance(atom.shape, Stripes) else 0 for atom in atoms(expr)]
+    if all(strides) and 2 * lcm(*strides) <= min(Nk, MOST_RESIDUES):
+        return of_strides(expr, lcm(*strides), N, Nk)
     strip = strip_of(expr, N, Nk, Nk - N)
     return by_interval(expr, N, Nk) if strip is None else of_strip(strip, N, Nk)
 
@@ -116,3 +122,27 @@ def of_stride(size: int, N: int, Nk: int) -> Visible:
         more = (several * rows * keys, several * rows, several * one * keys, one * rows, one * keys)
         numbers = [n + (high - low) * m for n, m in zip(numbers, more, strict=True)]
     return Visible(*numbers)
+
+
+def of_strides(expr: Expr, L: int, N: int, Nk: int) -> Visible:
+    """What the queries see under strides alone, of which L is the least common multiple: whether query x sees key y
+    depends on y - x modulo L. There are 2 L keys or more, so a query that sees a key sees several."""
+    import numpy as np
+
+    from .expression import evaluate, joined
+
+    sees = np.asarray(evaluate(expr, lambda atom: atom.sees(0, np.arange(L), 0), joined))
+    if not sees.any():
+        return Visible(0, 0, 0, 0, 0)
+    before = np.concatenate([[0], np.cumsum(np.concatenate([sees, sees]))])
+    residues = np.arange(L)
+    first, rest = (
+        -residues % L,
+        Nk % L,
+    )  # query a sees, of the keys after the last whole L, some of a stretch of residues
+    more = before[first + rest] - before[first]
+    pairs = int(before[L]) * (N * (Nk // L) + N // L * rest) + int(more[: N % L].sum())
+    start = (residues - N + 1) % L
+    reached = (residues >= 0) if N >= L else before[start + N] > before[start]
+    keys = int(reached.sum()) * (Nk // L) + int(reached[:rest].sum())
+    return Visible(pairs, N, keys, N, keys)

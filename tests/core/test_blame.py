@@ -72,7 +72,7 @@ def test_a_mistake_in_what_belongs_to_it(field, tmp_path, iosim):
 def test_a_bug_of_ours_stays_a_bug(monkeypatch, iosim):
     from iosim.counting import count
 
-    monkeypatch.setattr(count, "count", lambda **given: 1 / 0)
+    monkeypatch.setattr(count, "count", lambda *values, **given: 1 / 0)
     assert isinstance(iosim(*COUNT[:-2]).exception, ZeroDivisionError)
 
 

@@ -49,7 +49,7 @@ def test_names_of_schedules(names):
 
 WRONG = [
     ({"tile": "8x8"}, "did you mean 'tiles'"),
-    ({"schedule": "flash2"}, "did you mean 'schedules'"),
+    ({"schedul": "flash2"}, "did you mean 'schedule'"),
     ({"head": 2}, "did you mean 'heads'"),
     ({"N": "64"}, "without quotes"),
     ({"heads": "2"}, "without quotes"),
@@ -83,7 +83,7 @@ def test_sweeps_know_their_keywords():
 
 LINES = [
     (("verify", "--cpu", "--tiles", "best"), "Br x Bc", "paper"),
-    (("mask", "causal", "--N", 64, "--tiles", "paper"), "Br x Bc", "best"),
+    (("plot", "--picture", "mask", "--causal", "--N", 64, "--tiles", "paper"), "Br x Bc", "best"),
     (("count", "--N", 64, "--d", 8, "--hardware", "A100"), "did you mean 'a100-40gb' or 'a100-80gb'", None),
     (("sweep", "--N", "1024:8192:+0", "--d", 8, "--M", "4KB"), "--N (the step of 1024:8192:+0)", None),
     (("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "small-cache", "--keep-p"),
