@@ -73,7 +73,16 @@ LINES = [(*name.split(), *shlex.split(made[0])) for name, (made, _) in questions
 """A line of each question."""
 
 
-@pytest.mark.parametrize("args", LINES, ids=" ".join)
+NEEDS = {"explain": "triton"}
+
+
+def marked(line):
+    """A line, with the package that it needs."""
+    marks = [pytest.mark.needs(NEEDS[line[0]])] if line[0] in NEEDS else []
+    return pytest.param(line, id=" ".join(line)[:60], marks=marks)
+
+
+@pytest.mark.parametrize("args", map(marked, LINES))
 def test_the_name_chooses_the_form(args, tmp_path, iosim):
     def written(name, *more):
         result = iosim(*args, *more, "-o", tmp_path / name)

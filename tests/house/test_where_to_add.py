@@ -221,19 +221,47 @@ def command(asked: Asked, output: Output) -> None:
 '''
 
 
-def test_a_command_is_one_file_and_one_line(copy):
-    (copy.folder / "iosim" / "commands" / "hello.py").write_text(HELLO)
-    copy.insert("iosim/commands/cli.py", '    "bounds": "', '    "hello": "The words of Q.",\n')
-    asked = ("hello", "--N", "4K", "--d", "2")
+ASKED = ("hello", "--N", "4K", "--d", "2")
+
+
+def hello(copy):
+    """The new command is listed, has its help, answers, and refuses as others do."""
     commands, usage, table, seen, none = copy.lines(
         [
             (["--help"], 0),
             (["hello", "--help"], 0),
-            ([*asked, "--csv"], 0),
-            (asked, 0),
+            ([*ASKED, "--csv"], 0),
+            (ASKED, 0),
             (["hello", "--N", "0", "--d", "2"], 2),
         ]
     )
     assert "The words of Q." in commands and "--kv-heads" in usage and "--N: found '0'" in none
     assert table.split() == ["Q_words", "8192"] and "words of Q" in seen
+
+
+def test_a_command_of_the_house_is_one_file_and_one_line(copy):
+    (copy.folder / "iosim" / "commands" / "hello.py").write_text(HELLO)
+    copy.insert("iosim/commands/listed.py", '        "bounds": "', '        "hello": "The words of Q.",\n')
+    hello(copy)
     assert len(copy.edited) == 1, "and the new file"
+
+
+MANIFEST = '''"""The wing hello."""
+
+from ..wings import Wing
+
+WING = Wing(commands={"Look inside": {"hello": "The words of Q."}}, names={"words_of_q": "words"})
+'''
+
+
+def test_a_wing_is_a_folder(copy):
+    """It brings a command and a name of Python, and no other file is touched."""
+    wing = copy.folder / "iosim" / "greetings"
+    wing.mkdir()
+    (wing / "__init__.py").write_text('"""Greetings."""\n')
+    (wing / "manifest.py").write_text(MANIFEST)
+    (wing / "command_hello.py").write_text(HELLO.replace("from .", "from ..commands.").replace("..commands..", ".."))
+    (wing / "words.py").write_text("def words_of_q(N, d):\n    return N * d\n")
+    hello(copy)
+    assert copy.python("-c", "import iosim; print(iosim.words_of_q(4, 2), 'words_of_q' in dir(iosim))") == "8 True\n"
+    assert not copy.edited
