@@ -110,7 +110,7 @@ assert iosim.floor(Attention(24, 4, mask=parse_mask("even"))).words == 24 * 4 + 
 @pytest.mark.long
 def test_a_mask_atom_is_one_row(copy):
     copy.insert("iosim/masks/atoms.py", ")\nBY_NAME", EVEN)
-    check = "check --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"
+    check = "verify --cpu --N 24 --d 4 --tiles 4x3 --mask causal&even --schedule block-sparse-q"
     picture, usage, misspelt, number, _ = copy.lines(
         [
             (["plot", "--picture", "mask", "--mask", "even", "--N", "8", "--tiles", "1x1"], 0),
