@@ -34,7 +34,6 @@ right: bool = iosim.verify(64, 16, cpu=True, tiles=(16, 16), seed=1, dropout=0.1
 events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", schedule="block-sparse-q").write("t.csv")
 for table in (
     iosim.memory("1024:4096:x2", 64, heads=4),
-    iosim.plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32)),
     iosim.cache(256, 64, ["16KB", "64KB"], tiles=(64, 64), policy="lru"),
 ):
     print(len(table), table.to_frame(), table.to_dict(), table[0]["N"])
