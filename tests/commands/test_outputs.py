@@ -82,7 +82,7 @@ def marked(line):
     return pytest.param(line, id=" ".join(line)[:60], marks=marks)
 
 
-@pytest.mark.parametrize("args", map(marked, LINES))
+@pytest.mark.parametrize("args", [marked(line) for line in LINES])
 def test_the_name_chooses_the_form(args, tmp_path, iosim):
     def written(name, *more):
         result = iosim(*args, *more, "-o", tmp_path / name)
