@@ -37,6 +37,7 @@ from .kernels.explain import explain as explain
 from .kernels.prune import prune as prune
 from .kernels.read.arguments import tensor as tensor
 from .pictures.plot import plot as plot
+from .pictures.report import report as report
 from .schedules import SCHEDULES as SCHEDULES
 from .schedules import Schedule as Schedule
 from .schedules import register as register

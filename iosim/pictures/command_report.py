@@ -20,8 +20,8 @@ from ..errors import InputError
 from ..files import form_of
 
 
-def page_text(asked: Asked) -> str:
-    """The page as HTML, from the options of the command line."""
+def page_text(asked: Asked, argv: list[str]) -> str:
+    """The page as HTML, of a question. `argv` are the words that asked it."""
     from ..commands.answer import say
     from ..counting.count import count
     from .page import page
@@ -32,7 +32,7 @@ def page_text(asked: Asked) -> str:
     axes = {name: value for name, value in under.options.items() if value not in (None, False)}
     chart = traffic_chart(axes, choice.schedules, choice.tiles, under.multiple, found.M_bytes)
     say(under.notes)
-    return page(found, chart, sys.argv[1:], choice.rule, choice.hardware)
+    return page(found, chart, argv, choice.rule, choice.hardware)
 
 
 @named_command(
@@ -64,7 +64,7 @@ def command(asked: Asked, in_browser: bool, path: str | None) -> None:
     if path is None and not in_browser and sys.stdout.isatty():
         hint = "a pipe gets the page, and --open shows it in a browser"
         raise InputError("-o", "nothing, and stdout is a terminal", "a file, as -o report.html", hint)
-    text = page_text(asked)
+    text = page_text(asked, sys.argv[1:])
     if in_browser:
         open_page(text, path)
     else:

@@ -8,7 +8,7 @@ WING = Wing(
         "Start here": {"report": "One self-contained HTML page about a problem; --open shows it in a browser."},
         "Many answers": {"plot": "Pictures: traffic against M or N, columns of a sweep, a mask."},
     },
-    names={"plot": "plot"},
+    names={"plot": "plot", "report": "report"},
     pictures={
         "traffic": "traffic:TRAFFIC",
         "gap": "tune_curve:GAP",

@@ -36,7 +36,7 @@ SECTIONS = {
         "tuning/least.py": ["tune", "curve"], "tuning/proven.py": ["bounds"], "batches/answer.py": ["batch"],
         "tuning/over_N.py": ["over_N", "OverN"], "tuning/inverse.py": ["least_M", "AtMost", "WithinFloor"], "studies/fastest.py": ["fastest"], "studies/roofline.py": ["roofline"],
         "studies/memory.py": ["memory"], "distributed/answer.py": ["links"], "gpu/ask.py": ["verify", "profile"],
-        "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"],
+        "studies/events.py": ["trace"], "studies/cache_answer.py": ["cache"], "pictures/plot.py": ["plot"], "pictures/report.py": ["report"],
         "counting/schedule_text.py": ["schedules"], "hardware.py": ["hardware"], "commands/questions.py": ["help"],
     },
     "Answers": {

@@ -240,3 +240,18 @@ def test_letters_and_lines_can_be_seen(mode, page):
     if mode == "dark":
         lines = (*COLOURS, GREY, INK)
         assert all(contrast(drawn_in(mode, "stroke", colour), colours["paper"]) >= LEAST for colour in lines)
+
+
+def test_the_page_in_python_is_that_of_the_command(iosim, tmp_path):
+    """But for the line at its foot, which says what was asked."""
+    import iosim as package
+
+    line = ("--N", 64, "--d", 8, "--M", "4KB", "--causal", "--schedule", "flash1,flash2", "--tiles", "8x8", "--lse")
+    said = iosim("report", *line).stdout.rstrip("\n")
+    file = str(tmp_path / "page.html")
+    found = package.report(64, 8, "4KB", causal=True, schedule="flash1,flash2", tiles=(8, 8), lse=True, path=file)
+    foot = re.compile(r"<footer>.*?</footer>", re.S)
+    assert foot.sub("", found).rstrip("\n") == foot.sub("", said)
+    assert open(file, encoding="utf-8").read() == found
+    with pytest.raises(package.InputError, match="-o: found"):
+        package.report(64, 8, "4KB", path="page.png")
