@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
+from ..core.options import flag
 from ..core.tiling import tiles_text
 from ..counting.given import Asked, Choice
 from ..counting.names import takes_options
@@ -45,7 +46,10 @@ def report(
     names, rule = tuple(schedule_names(schedules)), None if tiles is None else tiles_text(tiles)
     multiple = None if tile_multiple is None else str(tile_multiple)
     choice = Choice(None if M is None else str(M), hardware, names, rule, multiple, paper_model)
-    text = page_text(Asked(texts, choice), ["report", f"--N {N}", f"--d {d}"])
+    asked = {**texts, "M": choice.M, "hardware": hardware, "schedule": ",".join(names), "tiles": rule}
+    asked |= {"tile_multiple": multiple, "paper_model": paper_model}
+    words = [flag(name) if value is True else f"{flag(name)} {value}" for name, value in asked.items() if value]
+    text = page_text(Asked(texts, choice), ["report", *words])
     if path is not None:
         with written_whole(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             file.write(text)

@@ -248,10 +248,14 @@ def test_the_page_in_python_is_that_of_the_command(iosim, tmp_path):
 
     line = ("--N", 64, "--d", 8, "--M", "4KB", "--causal", "--schedule", "flash1,flash2", "--tiles", "8x8", "--lse")
     said = iosim("report", *line).stdout.rstrip("\n")
-    file = str(tmp_path / "page.html")
-    found = package.report(64, 8, "4KB", causal=True, schedule="flash1,flash2", tiles=(8, 8), lse=True, path=file)
+    file = tmp_path / "page.html"
+    found = package.report(64, 8, "4KB", causal=True, schedule="flash1,flash2", tiles=(8, 8), lse=True, path=str(file))
     foot = re.compile(r"<footer>.*?</footer>", re.S)
     assert foot.sub("", found).rstrip("\n") == foot.sub("", said)
-    assert open(file, encoding="utf-8").read() == found
+    assert file.read_text(encoding="utf-8") == found
+    (shown,) = foot.findall(found)
+    assert all(
+        part in shown for part in ("--N 64", "--M 4KB", "--mask causal", "--tiles 8x8", "--lse", "flash1,flash2")
+    )
     with pytest.raises(package.InputError, match="-o: found"):
         package.report(64, 8, "4KB", path="page.png")
