@@ -1,10 +1,9 @@
-"""Measures the generated flash2 with all candidate tiles of `iosim tune --by time`: from the root of the repository
+"""Measures the generated flash2 with all candidate tiles: on a GPU, from the root of the repository
 
-    PYTHONPATH=. python3 validation/tiles_by_time.py FOLDER                 # on the GPU
-    PYTHONPATH=. python3 validation/tiles_by_time.py FOLDER --rows          # no GPU: what tune picks, beside the best
+    PYTHONPATH=. python3 validation/tiles_by_time.py FOLDER
 
-FOLDER gets tiles_time.csv, with the time of every candidate; `--rows` writes tiles_rows.csv from it, with a row for
-each shape. Times are medians between events, with an empty L2 before each launch.
+FOLDER gets tiles_time.csv, with the time of every candidate. Times are medians between events, with an empty L2 before
+each launch.
 """
 
 from __future__ import annotations
@@ -13,15 +12,17 @@ import argparse
 import csv
 import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from iosim import grid, tables
+from iosim import tables
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.gpu.predict.fastest_tiles import candidates
-from iosim.hardware import Hardware, measured_as
+from iosim.gpu.cuda.machine import generate
+from iosim.hardware import load
 from iosim.schedules import find
+from iosim.tuning.timed_tiles import sizes_up_to
 
 FLASH2 = find("flash2")
 REPEATS = 15
@@ -40,23 +41,18 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--rows", action="store_true", help="no GPU: the picks beside what was measured")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no further shape after so long")
     parser.add_argument("--first", type=int, help="only so many tiles of each shape (a trial)")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    if given.rows:
-        write_rows(given.folder)
-    else:
-        measure(given.folder, given.seconds, given.first)
+    measure(given.folder, given.seconds, given.first)
     return 0
 
 
-def chip() -> Hardware:
-    """The GPU that candidates are for: all Hopper GPUs have the same shared memory."""
-    found = measured_as("h200")
-    assert found is not None
-    return found
+def candidates(p: Attention) -> list[Tiling]:
+    """The tiles whose kernel fits the shared memory of a block of a Hopper GPU."""
+    room, every = load("h200").shared_memory_per_block_bytes, product(sizes_up_to(p.N), sizes_up_to(p.Nk))
+    return [t for t in (Tiling(*pair) for pair in every) if generate(FLASH2, p, t).smem_bytes <= room]
 
 
 def measure(folder: Path, limit_seconds: float, first: int | None) -> None:
@@ -66,7 +62,7 @@ def measure(folder: Path, limit_seconds: float, first: int | None) -> None:
         if time.perf_counter() - begin > limit_seconds:
             print(f"# no time for {shape}", flush=True)
             continue
-        tilings = candidates(FLASH2, problem(*shape), chip())[:first]
+        tilings = candidates(problem(*shape))[:first]
         found = timed(problem(*shape), tilings)
         rows += found
         (folder / "tiles_time.csv").write_text(tables.to_csv(rows), encoding="utf-8")
@@ -80,7 +76,6 @@ def timed(p: Attention, tilings: list[Tiling]) -> list[dict[str, Any]]:
     import numpy as np
 
     from iosim.gpu import device
-    from iosim.gpu.cuda.machine import generate
     from iosim.gpu.jobs import ScheduleJob
     from iosim.gpu.run import launch_all, prepare
     from iosim.gpu.worker import FLUSH_BYTES, inputs_of, one_line
@@ -116,28 +111,6 @@ def measured(folder: Path) -> dict[tuple[int, int, int, str], dict[str, float]]:
             if row["seconds"]:
                 found.setdefault(shape, {})[row["tiles"]] = float(row["seconds"])
     return found
-
-
-def row_of(shape: tuple[int, int, int, str], times: dict[str, float], hardware: Hardware) -> dict[str, Any]:
-    """What tune picks for a shape, by time and by traffic, beside the fastest that was measured."""
-    from iosim.gpu.predict.fastest_tiles import fastest_tiles
-
-    found = fastest_tiles(FLASH2, problem(*shape), hardware)
-    best = min(times, key=times.__getitem__)
-    pick, least = found.fastest.tiles, found.least.tiles
-    row = {"N": shape[0], "d": shape[1], "heads": shape[2], "dtype": shape[3], "tiles_measured": len(times),
-           "best": best, "best_us": round(times[best] * 1e6, 2), "pick": pick,
-           "pick_us": round(times[pick] * 1e6, 2), "pick_predicted_us": round(found.fastest.seconds * 1e6, 2),
-           "pick_over_best": round(times[pick] / times[best], 4), "least_traffic": least}  # fmt: skip
-    traffic = times.get(least)
-    return {**row, "least_traffic_over_best": traffic and round(traffic / times[best], 4),
-            "worst_over_best": round(max(times.values()) / times[best], 2)}  # fmt: skip
-
-
-def write_rows(folder: Path) -> None:
-    rows = [row_of(shape, times, chip()) for shape, times in measured(folder).items()]
-    (folder / "tiles_rows.csv").write_text(tables.to_csv(rows), encoding="utf-8")
-    print(grid.table(rows))
 
 
 if __name__ == "__main__":

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
 
     from ..answer import Answer, Row
 
-    FindFastest = Callable[[Asked, str | None], Sequence[tuple[Row, Answer]]]
+    FindFastest = Callable[[Asked], Sequence[tuple[Row, Answer]]]
 
 
 WAYS, GOALS, AXES = ("traffic", "time"), ("at_most", "x_floor"), ("M", "N")
 INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
+    "--predict": "times are bounds now, of data-sheet rates: leave it out",
 }
 LEAST_BLOCKS = (
     "Only tilings with at least this many thread blocks, for example one for each SM. Launches that move less than a "
@@ -62,7 +63,6 @@ class Way(NamedTuple):
     at_most: str | None
     x_floor: str | None
     every: bool
-    predict: str | None
 
     @property
     def goals(self) -> Fields:
@@ -89,7 +89,6 @@ class Way(NamedTuple):
     "traffic (default), or time: the tiles that allow the least time on the --hardware, beside those of least "
     "traffic and published ones.",
 )
-@own_option("predict", "generated, with --by time: rank by the model of the kernels that iosim generates.")
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
 @text_option("--over", OVER, metavar="M|N", kind=Kind(one_of(*AXES)))
 @own_option("at_most", AT_MOST)
@@ -125,10 +124,8 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     if way.by == "time":
         goals = {flag_of(name): goal for name, goal in way.goals.items()}
         check_time({"--M": choice.M, "--least-blocks": way.least_blocks, "--curve": way.curve or None, **goals})
-        show_fastest(asked, way.predict, output)
+        show_fastest(asked, output)
         return
-    if way.predict is not None:
-        raise InputError("--predict", way.predict, "with --by time")
     fields |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple, "least_blocks": blocks}
     if way.goals:
         show_least_M(way, choice, fields, output)
@@ -159,7 +156,7 @@ def show_over_N(asked: Asked, way: Way, output: Output) -> None:
     """Write at which N of an axis each schedule moves less than the others, in each SRAM."""
     from ..tuning.over_N import over_N
 
-    goals = {"--by": way.by, "--least-blocks": way.least_blocks, "--predict": way.predict}
+    goals = {"--by": way.by, "--least-blocks": way.least_blocks}
     for option, value in {**goals, **{flag_of(name): goal for name, goal in way.goals.items()}}.items():
         if value is not None:
             raise InputError(option, value, "nothing with --over N", "leave out one of the two")
@@ -183,7 +180,7 @@ def check_time(others: Mapping[str, object]) -> None:
         raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
 
 
-def show_fastest(asked: Asked, predict: str | None, output: Output) -> None:
+def show_fastest(asked: Asked, output: Output) -> None:
     """Write the fastest tiles on each GPU, with progress on stderr."""
     from ..wings import offered
 
@@ -192,7 +189,7 @@ def show_fastest(asked: Asked, predict: str | None, output: Output) -> None:
     find_fastest = cast("FindFastest | None", offered("fastest of each GPU"))
     if find_fastest is None:
         raise InputError("--by", "time", "traffic", "iosim/studies, which has times, is not there")
-    answer_all(find_fastest(asked, predict), output)
+    answer_all(find_fastest(asked), output)
 
 
 def check_curve(sizes: Mapping[str, str | None]) -> None:

@@ -21,8 +21,6 @@ WING = Wing(
     offers={
         "missing_of_gpu": "ask:without_gpu",
         "why_not_generated": "cuda.machine:why_not",
-        "generated_times": "predict.on_request:predicted_times",
-        "generated_tiles": "predict.fastest_tiles:fastest",
         "launch_time": "predict.program_time:predicted",
     },
     forms={"calibrate": {"toml": ("toml",), "json": ("json",)}},

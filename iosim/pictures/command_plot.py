@@ -78,7 +78,6 @@ def command(rows: str | None, columns: Columns, picture: str, ranks: str | None,
     iosim plot --picture roofline --N 8192 --d 128 --heads 32 --hardware h100 -o roofline.svg;
     iosim plot --picture race --N 64 --d 16 --tiles 16x16 -o race.svg;
     iosim plot --picture time --N 1024:8192:x2 --d 128 --heads 32 --hardware h100 -o time.svg;
-    iosim plot --picture predicted --N 1024:4096:x2 --d 128 --tiles 128x64 --hardware h100 -o predicted.svg;
     iosim plot --picture links --ranks 2:64:x2 --N 131072 --d 128 --heads 32 --kv-heads 8 -o links.svg;
     iosim plot --picture mask --mask 'causal&window:64' --N 512 --tiles 32x32
     """

@@ -51,7 +51,6 @@ def plot(
     - `plot(picture="roofline", N=8192, d=128, hardware="H100")`: the launches of a roofline on a GPU.
     - `plot(picture="race", N=64, d=16, tiles=(16, 16))`: two schedules in motion, tile by tile, as SVG.
     - `plot(picture="time", N="1024:8192:x2", d=128, heads=32, hardware="H100")`: the least times, and kept ones.
-    - `plot(picture="predicted", N="1024:4096:x2", d=128, tiles=(128, 64), hardware="H100")`: by the model.
     - `plot(picture="mask", mask="causal&window:64", N=512, tiles=(32, 32))`: a mask, tile by tile.
     - `plot(picture="links", N=131072, d=128, heads=32, ranks="2:64:x2")`: the words that a GPU receives from others.
     - `path`: a file to draw to as well: .svg, .png or .pdf.

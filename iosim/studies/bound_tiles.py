@@ -99,7 +99,7 @@ def ranked(schedule: Schedule, problem: Attention, chip: Hardware, multiple: int
     timed = [at_least(schedule, problem, tiling, chip) for tiling in tried]
     best, quickest = in_order(timed)[0], min(tiles.seconds for tiles in timed)
     lowest = None if least is None else at_least(schedule, problem, least, chip, "traffic")
-    return FastestTiles(best, lowest, len(tried), len(tried), quickest)
+    return FastestTiles(best, lowest, len(tried), quickest)
 
 
 def of_publications(schedule: Schedule, problem: Attention, chip: Hardware) -> list[TimedTiles]:

@@ -18,30 +18,27 @@ from ..commands.options import (
 )
 from ..counting.given import Asked, memories, names_of
 
-PREDICT = (
-    "generated: also the predicted time of the kernels that iosim generates, by the model of iosim verify. It needs "
-    "the rates of h100, h200, or a file of iosim calibrate."
-)
+INSTEAD = {"--predict": "times are bounds now, of data-sheet rates: leave it out"}
 
 
 @named_command(
     "roofline",
     needs=(N, D, Need("hardware")),
+    instead=INSTEAD,
     axes=PLACES,
     usual="core",
     first="heads kv_heads causal M schedules tiles decode",
 )
 @problem_options
 @sram_option
-@hardware_option("Peaks, measured rates and M of a preset, as h100, or a FILE.toml; see iosim hardware.")
+@hardware_option("Peaks and M of a preset, as h100, or a FILE.toml; see iosim hardware.")
 @tile_options
 @variant_options
 @chip_options
 @own_option("decode", "Add rows for one query over the same keys.")
-@own_option("predict", PREDICT)
 @outputs
 @problem_asked
-def command(asked: Asked, decode: bool, predict: str | None, output: Output) -> None:
+def command(asked: Asked, decode: bool, output: Output) -> None:
     """The least time on a GPU, and what binds: FLOPs by kind, intensity and ridge, launch by launch.
 
     The bound is what the peaks of the --hardware allow with an ideal L2. Kept measurements of PyTorch's kernels stand
@@ -61,6 +58,6 @@ def command(asked: Asked, decode: bool, predict: str | None, output: Output) -> 
     fields |= choice._replace(M=None, hardware=None)._asdict()
     names, parts = names_of(choice.hardware), []
     for name, place in product(names, memories(asked.given, choice.M, None)):
-        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode, predict=predict)
+        found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode)
         parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))
     answer_all(parts, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..core.problem import Attention
@@ -13,20 +13,17 @@ from ..counting.conditions import conditions, names_of
 from ..counting.names import takes_options
 from ..masks import parse_mask
 from ..schedules import find_all
-from ..tuning.timed_tiles import FastestAnswer, Progress, TimedTiles
+from ..tuning.timed_tiles import FastestAnswer, TimedTiles
 from .bound_tiles import TIE, fastest_by_bound, goodness, goodness_lines
-from .generated import asked_of_generated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
     from ..counting.given import Asked
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
-
-    Search = Callable[[Attention, str, Sequence[str], int, Progress], FastestAnswer]
 
 TILES: Columns[Row] = (
     Column("schedule", "string", "schedule"),
@@ -42,7 +39,6 @@ TILES: Columns[Row] = (
     Column("blocks", heading="blocks", spare=1),
     Column("seconds_over_fastest", "number", "x fastest", ".3f"),
     Column("candidates"),
-    Column("in_full"),
 )
 SHOWN = ("schedule", "best_in", "tiles", "blocks", "us", "seconds_over_fastest", "bound_by", "sm_bytes")
 
@@ -63,15 +59,13 @@ class Fastest(Answer):
 
     def pieces(self) -> Pieces:
         absent = [f"{name}: no time: {reason}" for name, reason in self.found.not_predicted.items()]
-        more = absent if self.found.generated else [*absent, *goodness_lines()]
-        return [sentence(self.found), head_of(self.found), self.table(), *([""] if more else []), *more]
+        return [sentence(self.found), head_of(self.found), self.table(), "", *absent, *goodness_lines()]
 
     def to_dict(self) -> Row:
         return {
             "problem": problem_row(self.found.problem),
             "hardware": self.found.hardware.name,
-            "limit_seconds": self.found.limit_seconds,
-            "kept": None if self.found.generated else dict(goodness()),
+            "kept": dict(goodness()),
             "results": self.to_rows(),
             "not_predicted": self.found.not_predicted,
             "answer": sentence(self.found),
@@ -92,11 +86,10 @@ def rows_of(found: FastestAnswer) -> list[Row]:
         own = [tiles for tiles in found.published if tiles.schedule in known]
         for tiles in (one.fastest, one.least, *own):
             if tiles is not None:
-                near = tiles.chosen_by == "time" and not found.generated
                 times = {
                     "us": tiles.seconds * 1e6,
                     "seconds_over_fastest": tiles.seconds / found.least_seconds,
-                    "best_in": NEAR if near else tiles.chosen_by,
+                    "best_in": NEAR if tiles.chosen_by == "time" else tiles.chosen_by,
                 }
                 rows.append({**vars(one), **vars(tiles), "tiles": tiles.tiles, **times})
     return rows
@@ -105,8 +98,6 @@ def rows_of(found: FastestAnswer) -> list[Row]:
 def head_of(found: FastestAnswer) -> str:
     """The line above the table: what the times are."""
     chip = found.hardware
-    if found.generated:
-        return f"generated kernels on {chip.name}, times by the model\n"
     cached = " with an ideal L2" if chip.l2_bytes else ""
     peaks = f"times at the peaks of {chip.name}{cached}, in whole blocks on {chip.sms} multiprocessors"
     shares = f"{peaks}, each with its share"
@@ -118,19 +109,11 @@ def sentence(found: FastestAnswer) -> str:
     if not found.results:
         return "No schedule has a time."
     one = found.results[0]
-    best, least = one.fastest, one.least
-    text = f"{best.schedule} with {best.tiles} is fastest by the model: {best.seconds * 1e6:,.1f} us"
-    if not found.generated:
-        text = f"{best.schedule} with {best.tiles} {time_text(best, found.hardware)}"
-        near = f"{TIE - 1:.0%} of the least time, {one.least_seconds * 1e6:,.1f} us"
-        why = f"of {one.candidates:,} tilings it moves the fewest bytes within {near}"
-        return f"{text}; {why}." + idle(found, best)
-    if least is not None and (least.Br, least.Bc) != (best.Br, best.Bc):
-        text += f", and {least.seconds / best.seconds:.2f}x faster than {least.tiles}, which moves least"
-    how = f"all {one.candidates:,} candidates were predicted"
-    if one.in_full < one.candidates:
-        how = f"{one.candidates:,} candidates were predicted on a shorter problem, and {one.in_full:,} of them in full"
-    return f"{text}; {how}."
+    best = one.fastest
+    text = f"{best.schedule} with {best.tiles} {time_text(best, found.hardware)}"
+    near = f"{TIE - 1:.0%} of the least time, {one.least_seconds * 1e6:,.1f} us"
+    why = f"of {one.candidates:,} tilings it moves the fewest bytes within {near}"
+    return f"{text}; {why}." + idle(found, best)
 
 
 def time_text(tiles: TimedTiles, chip: Hardware) -> str:
@@ -163,7 +146,6 @@ def fastest(
     hardware: str,
     *,
     paper_model: bool = False,
-    predict: str | None = None,
     schedules: SchedulesAsked = (),
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
@@ -172,28 +154,20 @@ def fastest(
     """The tiles that allow the least time on a GPU, as in `iosim tune --by time`: a Fastest.
 
     The time is the bound of `roofline` in whole thread blocks. Each result also has the tiles of least traffic, and
-    published tiles stand beside them. With `predict="generated"` the tiles are those with which generated kernels are
-    fastest by the time model, on a GPU whose rates were measured: `h100`, `h200`, or a file of `iosim calibrate`. These
-    predictions take up to half a minute for each schedule. Other options are those of `count`. Raises InputError for
-    whatever is not allowed.
+    published tiles stand beside them. Other options are those of `count`. Raises InputError for whatever is not
+    allowed.
     """
     under = conditions(hardware, options, tile_multiple, paper_model)
     p = Attention(N, d, mask=parse_mask(mask), **under.options)
     names = [schedule.name for schedule in find_all(schedules)]
-    return Fastest(search(predict)(p, hardware, names, under.multiple, lambda share: None), under.notes)
+    return Fastest(fastest_by_bound(p, hardware, names, under.multiple), under.notes)
 
 
-def search(predict: str | None) -> Search:
-    """The search for the fastest tiles: by the bound, or with `predict` by the model of generated kernels."""
-    generated = asked_of_generated(predict, "generated_tiles")
-    return fastest_by_bound if generated is None else cast("Search", generated)
-
-
-def shown(asked: Asked, predict: str | None) -> list[tuple[Row, Fastest]]:
+def shown(asked: Asked) -> list[tuple[Row, Fastest]]:
     """The answers of `iosim tune --by time` for each GPU that is named, with progress on stderr."""
     from ..progress import under_way
 
-    choice, under, find_fastest, parts = asked.choice, asked.under, search(predict), list[tuple[Row, Fastest]]()
+    choice, under, parts = asked.choice, asked.under, list[tuple[Row, Fastest]]()
     names = names_of(choice.hardware)
     for name in names:
         with under_way() as tell:
@@ -201,6 +175,6 @@ def shown(asked: Asked, predict: str | None) -> list[tuple[Row, Fastest]]:
             def progress(share: float, tell: Callable[[str], None] = tell) -> None:
                 tell(f"{share:.0%} of the tiles have a time")
 
-            found = find_fastest(asked.problem, name, choice.schedules, under.multiple, progress)
+            found = fastest_by_bound(asked.problem, name, choice.schedules, under.multiple, progress)
         parts.append(({"hardware": name} if len(names) > 1 else {}, Fastest(found, under.notes)))
     return parts

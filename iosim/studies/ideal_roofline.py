@@ -119,9 +119,6 @@ class RooflineRow:
     Only rows of all launches have `sram_peak_bytes`, its parts in shared memory and in registers, and the ratio of
     words to their floor. The ratio is there if the tiles fit and there is a floor. `limit` is what is too small for
     tiles that do not fit, as in `Result.limit`.
-
-    These rows also have the predictions for the generated kernels: seconds, the limit (DRAM, L2 or blocks), and DRAM
-    bytes. They are None on other rows and without a prediction (`Roofline.not_predicted` says why).
     """
 
     phase: str
@@ -147,10 +144,6 @@ class RooflineRow:
     smem_peak_bytes: int | None = None
     register_peak_bytes: int | None = None
     limit: str | None = None
-    predicted_seconds: float | None = None
-    predicted_binds: str | None = None
-    predicted_dram_read_bytes: int | None = None
-    predicted_dram_write_bytes: int | None = None
 
     @property
     def bound_seconds(self) -> float:

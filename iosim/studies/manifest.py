@@ -27,7 +27,6 @@ WING = Wing(
     pictures={
         "roofline": "roofline_picture:ROOFLINE",
         "time": "roofline_picture:TIME",
-        "predicted": "roofline_picture:TIME",
     },
     points={"cache": "points:CACHE", "roofline": "points:ROOFLINE"},
     offers={

@@ -8,7 +8,7 @@ from ..answer import Column, Columns, Rows, types_of
 from ..errors import InputError
 from ..options import FLAG, LISTS, SIZE, Kind, Option, one_of
 from ..points import Point, Question
-from ..tuning.points import CURVE, PREDICT
+from ..tuning.points import CURVE
 from .granularities import GRANULARITIES, POLICIES
 
 
@@ -68,8 +68,8 @@ def columns_of_roofline() -> Columns[Never]:
 ROOFLINE = Question(
     rows_of_roofline,
     columns_of_roofline,
-    own=(PREDICT, Option("decode", FLAG, "add rows for one query.", False)),
-    decides=("predict", "decode"),
+    own=(Option("decode", FLAG, "add rows for one query.", False),),
+    decides=("decode",),
     later=lambda: types_of(columns_of_roofline()),
     every_M=True,
 )

@@ -1,17 +1,16 @@
 """Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and the least time on a GPU.
 
 The times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. Kept measurements of PyTorch's
-kernels (configs/measured/kernels.csv) stand beside them. The predicted time of generated kernels
-(predict/on_request.py) is there if asked for.
+kernels (configs/measured/kernels.csv) stand beside them.
 """
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, NamedTuple, Unpack
 
 from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
 from ..core.problem import DENSE, Attention
@@ -24,24 +23,17 @@ from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, r
 from ..counting.names import takes_options
 from ..counting.notes import mask_notes, tile_notes
 from ..counting.sentence import BASELINE
-from ..errors import IosimError
-from ..hardware import Hardware, configs_folder, load, measured_as
+from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
 from ..units import format_bytes, format_rate, parse_bytes
 from ..verdict import NEAR, Way, times, verdict
-from .generated import GENERATED, asked_of_generated
 from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked, Tiling
-    from ..counting.given import Fields
-
-    Predict = Callable[[Schedule, Rule, Attention, Tiling, Hardware], Fields]
     from ..schedules.registry import SchedulesAsked
 
 
@@ -83,41 +75,21 @@ def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
     return sorted(found, key=lambda one: one.seconds)
 
 
-@dataclass(frozen=True)
-class Missing:
-    """The kernels whose time is not predicted, each with the reason."""
-
-    schedule: str
-    tiles: str
-    why: str
-
-
 @dataclass(frozen=True, repr=False)
 class Roofline(Answer):
-    """The answer of `roofline`. With `predict` it has predicted times of generated kernels, if rates were measured:
-    `measured_on` is the GPU whose rates predict.
-
-    `on_cuda_cores` names predicted kernels whose products cannot run on tensor cores, and says why. `implied` are the
-    notes on what the GPU implies.
-    """
+    """The answer of `roofline`. `implied` are the notes on what the GPU implies."""
 
     problem: Attention
     hardware: Hardware
     M_bytes: int
     rows: list[RooflineRow]
-    measured_on: Hardware | None = None
-    predict: bool = False
     unmarked: list[str] = field(default_factory=list)
     nothing_fits: list[str] = field(default_factory=list)
-    not_predicted: list[Missing] = field(default_factory=list)
-    on_cuda_cores: list[str] = field(default_factory=list)
     implied: tuple[str, ...] = ()
 
     def table(self) -> Table:
         one_phase = len({row.phase for row in self.rows}) == 1
         columns = [replace(column, spare=1) if one_phase and column.name == "phase" else column for column in LAUNCH]
-        if not self.predict:
-            columns = [column for column in columns if column.name not in PREDICTED]
         if not self.hardware.l2_bytes:
             columns = [replace(column, heading=ALONE.get(column.name, column.heading)) for column in columns]
         absent = (*ON_CHIP * (not self.problem.divided), *WITH_L2 * (not self.hardware.l2_bytes))
@@ -148,18 +120,17 @@ class Roofline(Answer):
         return [*lines, *([""] if reasons else []), *reasons]
 
     def to_dict(self) -> Row:
-        chip, rates = self.hardware, self.measured_on
+        chip = self.hardware
         peaks = {"hbm_bytes_per_second": chip.hbm_bytes_per_second, "flops_per_second": dict(chip.flops_per_second)}
         ridges = {name: chip.ridge(name) for name in chip.flops_per_second if name != "exp"}
         return {
             "problem": problem_row(self.problem),
-            "hardware": {"name": chip.name, **peaks, "ridges": ridges, "measured_on": rates.name if rates else None},
+            "hardware": {"name": chip.name, **peaks, "ridges": ridges},
             "sram": {"M_bytes": self.M_bytes, "M_words": self.M_bytes // self.problem.word_bytes},
             "unmarked_steps": self.unmarked,
             "nothing_fits": self.nothing_fits,
             "results": self.to_rows(),
             "measured": [row._asdict() for winner in winners(self) for row in measured(self, winner)],
-            "not_predicted": [asdict(missing) for missing in self.not_predicted],
             "answer": " ".join(line for part in lead_and_reasons(self) for line in part),
             "notes": self.notes,
         }
@@ -188,7 +159,6 @@ def roofline(
     tiles: TilesAsked | None = None,
     tile_multiple: int | None = None,
     decode: bool = False,
-    predict: str | None = None,
     mask: str | Mask = "dense",
     paper_model: bool = False,
     **options: Unpack[ProblemOptions],
@@ -196,26 +166,23 @@ def roofline(
     """Work, bytes and least times of schedules on a GPU, launch by launch: a Roofline.
 
     `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
-    those that `count` names. `decode` adds rows for one query over the same keys. `predict="generated"` adds the
-    predicted time of generated kernels. Other options are those of `count`. Raises InputError for whatever is not
-    allowed.
+    those that `count` names. `decode` adds rows for one query over the same keys. Other options are those of
+    `count`. Raises InputError for whatever is not allowed.
     """
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, rule = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles)
     chip = load(hardware)
     peaks(chip, problem)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    wanted = asked_of_generated(predict, "generated_times") is not None
-    measured = measured_as(hardware) if wanted else None
     chosen, under = asked_or_usual(schedules, problem, under)
-    found = Roofline(problem, chip, M_bytes, [], measured, wanted, implied=under.notes)
+    found = Roofline(problem, chip, M_bytes, [], implied=under.notes)
     return filled(found, chosen, rule, under.multiple, decode)
 
 
 def filled(
     found: Roofline, schedules: Sequence[Schedule], rule: Rule | None, tile_multiple: int = 1, decode: bool = False
 ) -> Roofline:
-    """A roofline with its rows. Without `measured_on` it has no predicted times."""
+    """A roofline with its rows."""
     for schedule in schedules:
         require(schedule, found.problem)
     problems = [found.problem, replace(found.problem, N=1)] if decode and found.problem.N > 1 else [found.problem]
@@ -236,14 +203,6 @@ def add_rows(found: Roofline, schedule: Schedule, rule: Rule, p: Attention, tili
     found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
     *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
     whole = with_words(whole, schedule, p, tiling, found.M_bytes)
-    if found.measured_on is not None:
-        try:
-            more = predicted(schedule, rule, p, tiling, found.measured_on)
-            found.on_cuda_cores.extend(more.pop("on_cuda_cores"))
-            whole = replace(whole, **more)
-        except IosimError as error:
-            name = "ideal" if rule == "ideal" else f"{tiling.rows_q}x{tiling.rows_k}"
-            found.not_predicted.append(Missing(schedule.name, name, str(error)))
     found.rows.extend([*parts, whole])
 
 
@@ -261,12 +220,6 @@ def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tilin
         smem_peak_bytes=counted["smem_peak_bytes"],
         register_peak_bytes=counted["register_peak_bytes"],
     )
-
-
-def predicted(schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling, chip: Hardware) -> Fields:
-    """What the wing gpu predicts for the generated kernels of a row. An IosimError says why there is nothing."""
-    predict = asked_of_generated(GENERATED, "generated_times")
-    return cast("Predict", predict)(schedule, rule, p, tiling, chip)
 
 
 # ---------------------------------------------------------------- columns and texts
@@ -292,8 +245,6 @@ ROW: Columns[RooflineRow] = columns_of(
     Column("sm_traffic_binds", "string", "its limit", spare=10),
     Column("smem_peak_bytes", heading="shared bytes", spare=8),
     Column("register_peak_bytes", heading="register bytes", spare=7),
-    Column("predicted_seconds", "number", "us predicted", lambda row: microseconds(row.predicted_seconds)),
-    Column("predicted_binds", "string", "limit predicted", spare=9),
 )
 WORK: Columns[RooflineRow] = (
     Column("tiles", None, "tiles", lambda row: f"{row.Br}x{row.Bc}" if row.Br else row.tiling),
@@ -310,44 +261,24 @@ LAUNCH = (*ROW[:LABELS], *WORK, *ROW[LABELS:])
 ON_CHIP = ("smem_peak_bytes", "register_peak_bytes")  # shown if tiles may be in both
 WITH_L2 = ("ideal_l2_seconds", "ideal_l2_binds")
 ALONE = {"sm_traffic_seconds": "us", "sm_traffic_binds": "limit"}  # headings of a chip without an L2
-PREDICTED = tuple(column.name for column in LAUNCH if column.name.startswith("predicted"))
 SHOWN = (
     "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
     "intensity", "ridge", "ratio_to_floor", "ideal_l2_seconds", "ideal_l2_binds", "sm_traffic_seconds",
-    "sm_traffic_binds", "predicted_seconds", "predicted_binds",
+    "sm_traffic_binds",
 )  # fmt: skip
 
 
 def times_explained(found: Roofline) -> list[str]:
-    """The meaning of the times, and the reasons why some are not predicted."""
+    """The meaning of the times."""
     at_peaks = "microseconds at the peaks, perfectly overlapped"
     lines = [
         f"us ideal L2: the bound. {at_peaks.capitalize()}, if each launch moves each byte to or from HBM once",
         "us SM traffic: the same if all that multiprocessors load and store came from HBM; the L2 makes kernels faster",
     ]
-    lines = [
+    return [
         *(lines if found.hardware.l2_bytes else [f"us: {at_peaks}"]),
         "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
     ]
-    return lines + times_predicted(found) if found.predict else lines
-
-
-def times_predicted(found: Roofline) -> list[str]:
-    """The meaning of the predicted time, and the reasons why some are not predicted."""
-    if found.measured_on is None:
-        lacks = f"no rates were measured for {found.hardware.name}"
-        return [f"us predicted: {lacks}: run iosim calibrate there and give its file"]
-    lines = [
-        "us predicted: the time of the generated kernels, one launch after the other, with rates measured on "
-        + found.measured_on.name.removesuffix(" (measured)"),
-        "limit predicted: the longest part of the prediction: DRAM, L2, or blocks (the work of thread blocks)",
-        *found.on_cuda_cores,
-    ]
-    whom: dict[str, list[str]] = {}
-    for one in found.not_predicted:
-        whom.setdefault(one.why, []).append(f"{one.schedule} {one.tiles}")
-    lines += [f"no prediction for {', '.join(dict.fromkeys(names))}: {why}" for why, names in whom.items()]
-    return list(dict.fromkeys(lines))
 
 
 # ---------------------------------------------------------------- the answer in a sentence

@@ -1,7 +1,7 @@
 """Pictures of times on a GPU: a roofline, and times against N.
 
 A roofline is operations a second against operations a byte, below the roof of the GPU. Times against N are those at the
-peaks, beside kept measurements or predictions of generated kernels.
+peaks, beside kept measurements.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import InputError, IosimError
 from ..hardware import load
 from ..schedules import find, find_all
 from .ideal_roofline import peaks
-from .roofline import Missing, Roofline, filled, measured_beside, roofline, time_lines, winners
+from .roofline import Roofline, filled, measured_beside, roofline, time_lines, winners
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
@@ -36,7 +36,7 @@ MOST_RESULTS = 8
 
 
 def roofline_sheet(found: Roofline) -> Sheet:
-    """The sheet of a roofline: a mark for all launches of each schedule at the peaks, and one for its prediction."""
+    """The sheet of a roofline: a mark for all launches of each schedule at the peaks."""
     rows = [row for row in found.rows if row.launch == "all" and row.intensity and row.work.matrix_flops]
     if not rows:
         raise InputError("--schedule", ", ".join(found.nothing_fits) or "nothing", "schedules with matrix products")
@@ -44,7 +44,6 @@ def roofline_sheet(found: Roofline) -> Sheet:
         raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_RESULTS}", "name some with --schedule")
     p, chip = found.problem, found.hardware
     marks = [mark(row, row.bound_seconds, "at the peaks") for row in rows]
-    marks += [mark(row, row.predicted_seconds, "predicted") for row in rows if row.predicted_seconds]
     peak, speed = chip.flops_per_second[p.dtype], chip.hbm_bytes_per_second
     ridge = peak / speed
     x = [min([ridge / 8, *(one.x[0] / 2 for one in marks)]), max([ridge * 8, *(one.x[0] * 2 for one in marks)])]
@@ -69,43 +68,35 @@ def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
 
 MOST_SCHEDULES = 4
 MOST_SIZES = 16
-PREDICTED, PEAKS = "predicted", "at the peaks, ideal L2"
+PEAKS = "at the peaks, ideal L2"
 
 
 def time_sheet(asked: Asked) -> Sheet:
     """The microseconds of schedules against N: a line for the bound of each schedule, and one for each kernel of
-    PyTorch that was measured. The picture `predicted` has one for the generated kernels of each schedule instead."""
+    PyTorch that was measured."""
     choice, values = asked.choice, asked.values
     names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    wanted, beside = asked.picture == PREDICTED, any(find(name).family == "attention" for name in names)
-    options = choice._asdict() | {"schedules": names, "predict": "generated" if wanted else None}
+    beside = any(find(name).family == "attention" for name in names)
+    options = choice._asdict() | {"schedules": names}
     kept: dict[str, dict[float, float]] = {}
-    missing: list[Missing] = []
     rows: dict[str, dict[int, RooflineRow]] = {}
     for N in sizes(values):
         found = roofline(**options, **replace(asked, values={**values, "N": N}).fields)
         for one in measured_beside(found.hardware, found.problem) if beside else ():
             kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
-        missing += found.not_predicted
         for row in found.rows:
             if row.launch == "all" and row.tiling != "paper":
                 rows.setdefault(row.schedule, {})[N] = row
-    lines = [line for name, by_N in rows.items() for line in lines_of(name, by_N)]
-    if not wanted:
-        lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
-    elif not any(PREDICTED in line.label for line in lines):
-        if missing:
-            raise InputError("--picture", PREDICTED, "generated kernels whose time is predicted", missing[0].why)
-        hint = "and tiles whose sides are multiples of 16, as --tiles 128x64"
-        raise InputError("--hardware", choice.hardware, "a GPU whose kernels were measured, as h100 or h200", hint)
+    lines = [line_of(name, by_N) for name, by_N in rows.items()]
+    lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
     named = dict.fromkeys(("d", "heads", "batch", "mask", *values))
     about = ", ".join(
         f"{name} = {values[name]}" for name in named if name not in ("N", "acc_dtype") and values.get(name)
     )
     tiled = f", tiles {choice.tiles}" if choice.tiles else ""
-    title = f"Time on {load(choice.hardware or '').name}{' by the model' * wanted}: {about}{tiled}"
+    title = f"Time on {load(choice.hardware or '').name}: {about}{tiled}"
     return Sheet(title, [Chart("", "N", "microseconds", lines)])
 
 
@@ -117,18 +108,11 @@ def sizes(values: Mapping[str, AxisValue]) -> list[int]:
     return found
 
 
-def lines_of(name: str, rows: Mapping[int, RooflineRow]) -> list[ChartLine]:
-    """The predicted times of a schedule, and those at the peaks."""
-    known = {N: row.predicted_seconds for N, row in rows.items() if row.predicted_seconds}
-    predicted = [line(f"{name}, {PREDICTED}", known, rows, name)] if known else []
-    at_peaks = {N: row.ideal_l2_seconds for N, row in rows.items() if row.ideal_l2_seconds is not None}
-    return [*predicted, line(f"{name}, {PEAKS}", at_peaks, rows, name)]
-
-
-def line(label: str, seconds: Mapping[int, float], rows: Mapping[int, RooflineRow], key: str) -> ChartLine:
-    """A line of microseconds against N."""
+def line_of(name: str, rows: Mapping[int, RooflineRow]) -> ChartLine:
+    """The microseconds of a schedule at the peaks, against N."""
+    seconds = {N: row.ideal_l2_seconds for N, row in rows.items() if row.ideal_l2_seconds is not None}
     times, fits = [1e6 * each for each in seconds.values()], [rows[N].fits for N in seconds]
-    return ChartLine(label, [*map(float, seconds)], times, fits, key=key)
+    return ChartLine(f"{name}, {PEAKS}", [*map(float, seconds)], times, fits, key=name)
 
 
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
@@ -170,7 +154,7 @@ def of_roofline(asked: Asked) -> Picture:
 
 
 def of_time(asked: Asked) -> Picture:
-    """The picture of times, at the peaks or predicted too."""
+    """The picture of times at the peaks."""
     return Picture(time_sheet(asked))
 
 

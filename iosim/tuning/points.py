@@ -12,12 +12,6 @@ from ..points import Point, Question
 from ..wings import offered
 
 CURVE = Option("curve", FLAG, "show every M at which the answer changes.", False)
-PREDICT = Option(
-    "predict",
-    Kind(one_of("generated")),
-    "generated: the times of the kernels that iosim generates.",
-    metavar="WHAT",
-)
 
 
 def rows(p: Point) -> Rows:
@@ -26,13 +20,11 @@ def rows(p: Point) -> Rows:
     from .inverse import GOALS, check_goal, least_M
 
     own = {**p.own}
-    by, curve, predict = own.pop("by", None), own.pop("curve", False), own.pop("predict", None)
+    by, curve = own.pop("by", None), own.pop("curve", False)
     if by == "time":
         if own or curve:
             raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
-        return rows_of_fastest(p, predict)
-    if predict is not None:
-        raise InputError("--predict", predict, "with --by time")
+        return rows_of_fastest(p)
     searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if {*own} & {*GOALS}:
         M = p.M_bytes if p.hardware is None else None
@@ -45,7 +37,7 @@ def rows(p: Point) -> Rows:
     return least.curve(**searched).to_rows()
 
 
-def rows_of_fastest(p: Point, predict: str | None) -> Rows:
+def rows_of_fastest(p: Point) -> Rows:
     """The rows of `tune --by time`."""
     fastest = cast("Callable[..., Answer] | None", offered("fastest"))  # type: ignore[explicit-any]
     if fastest is None:
@@ -53,7 +45,7 @@ def rows_of_fastest(p: Point, predict: str | None) -> Rows:
     if p.hardware is None:
         raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
     asked = {"hardware": p.hardware, "schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields}
-    return fastest(paper_model=p.paper_model, predict=predict, **asked).to_rows()
+    return fastest(paper_model=p.paper_model, **asked).to_rows()
 
 
 def columns() -> Columns[Never]:
@@ -74,9 +66,8 @@ TUNE = Question(
         CURVE,
         Option("at_most", SIZE, "the least M at which at most so many bytes move.", metavar="SIZE"),
         Option("x_floor", FACTOR, "the M at which the least is within a factor of the floor.", metavar="FACTOR"),
-        PREDICT,
     ),
-    decides=("by", "least_blocks", "curve", "at_most", "x_floor", "predict"),
+    decides=("by", "least_blocks", "curve", "at_most", "x_floor"),
     later=lambda: ("blocks", "options", "more_tiles"),
     finds_tiles=True,
     points_of_part=128,

@@ -1,4 +1,4 @@
-"""Tiles with a time: what `iosim tune --by time` compares, whichever model the times are of."""
+"""Tiles with a time: what `iosim tune --by time` compares."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class TimedTiles:
     """Tiles of a schedule: seconds, what limits them, SM bytes and thread blocks. `chosen_by` is time, traffic, or the
     name of a publication.
 
-    Predictions are limited by DRAM, L2 or blocks, and bounds by memory or a kind of operation. `operations` are those
-    outside of products, of a bound.
+    The limit is memory or a kind of operation. `operations` are those outside of products.
     """
 
     schedule: str
@@ -43,26 +42,24 @@ class TimedTiles:
 
 @dataclass(frozen=True)
 class FastestTiles:
-    """The fastest tiles of one schedule, and those of least traffic; None if these cannot be predicted.
+    """The fastest tiles of one schedule, and those of least traffic; None if none fit.
 
-    `candidates` is the number of tilings compared, `in_full` the number of them predicted on the problem itself.
-    `least_seconds` is the least time of all candidates, where tiles near it are chosen for another reason.
+    `candidates` is the number of tilings compared. `least_seconds` is the least time of all candidates, where tiles
+    near it are chosen for another reason.
     """
 
     fastest: TimedTiles
     least: TimedTiles | None
     candidates: int
-    in_full: int
     least_seconds: float = inf
 
 
 @dataclass(frozen=True)
 class FastestAnswer:
     """The answer of `iosim tune --by time`: the schedules, fastest first, and the reasons why others have no
-    prediction.
+    time.
 
-    With `limit_seconds` times are predicted for generated kernels, and the predictions of a schedule took about so long
-    at most. Otherwise they are bounds, beside those of published tiles.
+    Times are bounds, beside those of published tiles.
     `split` is a schedule that splits the keys and takes less time, with its number of splits, if the first one has
     fewer blocks than the GPU has multiprocessors.
     """
@@ -72,13 +69,7 @@ class FastestAnswer:
     results: list[FastestTiles]
     not_predicted: dict[str, str]
     published: list[TimedTiles] = field(default_factory=list)
-    limit_seconds: float | None = None
     split: tuple[int, TimedTiles] | None = None
-
-    @property
-    def generated(self) -> bool:
-        """Whether the times are predictions for generated kernels."""
-        return self.limit_seconds is not None
 
     @property
     def least_seconds(self) -> float:

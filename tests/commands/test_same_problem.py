@@ -73,10 +73,3 @@ def test_a_title_names_the_options_of_its_problem():
     of_roofline = {"picture": "roofline", "N": 1024, "d": 128, "hardware": "h100", "schedules": "block-sparse-q"}
     titles = {package.plot(**of_roofline, **more).drawn.title for more in ({}, {"mask": "causal"}, {"dv": 64})}
     assert len(titles) == 3
-
-
-def test_the_picture_of_predictions_says_why_there_is_none():
-    asked = {"picture": "predicted", "N": "1024,2048", "d": 128, "hardware": "h100", "tiles": "64x64"}
-    with pytest.raises(package.InputError, match="the time model was not compared with measurements of this schedule"):
-        package.plot(**asked, schedules="flash2-bwd")
-    assert package.plot(**asked, schedules="flash2").drawn.charts

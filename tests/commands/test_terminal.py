@@ -232,7 +232,7 @@ def test_what_was_meant_stands_before_a_long_list(iosim):
     assert error.count("\n") == 1, "a script that reads lines has it whole"
 
 
-TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit", "us predicted", "limit predicted")
+TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit")
 
 
 def test_a_long_line_breaks_at_spaces_only():

@@ -284,14 +284,6 @@ def test_registers_change_where_two_schedules_cross(ask, iosim):
     assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
 
 
-def test_generated_kernels_have_neither_registers_nor_stages(iosim):
-    for option in (("--registers", "64K"), ("--stages", 2)):
-        line = ("tune", "--N", 512, "--d", 64, "--by", "time", "--hardware", "h100", *option)
-        done = iosim(*line, "--predict", "generated")
-        assert done.exit_code == 2 and "leave out both" in done.stderr
-        assert iosim(*line).exit_code == 0, "the bound knows both"
-
-
 def test_a_search_by_formulas_knows_one_sram_only():
     found = tune(256, 64, "64KB", stages=2)
     assert "memory-efficient" in found.left_out and all("all schedules" not in b.condition for b in found.bounds)

@@ -68,7 +68,6 @@ MORE_MASKS = [
     "strided:64",
 ]
 POOLS = {
-    "--predict": (["generated"], ["all", "", "GENERATED x"]),
     "--N": (COUNTS + AXIS[:2], BAD_NUMBERS + HUGE),
     "--Nk": (COUNTS, BAD_NUMBERS + HUGE + AXIS),
     "--d": (["1", "4", "8"], BAD_NUMBERS + AXIS + ["1024"]),

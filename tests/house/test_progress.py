@@ -128,7 +128,8 @@ def test_the_text_is_shown_after_a_second_even_if_no_other_comes(monkeypatch):
 
 
 @pytest.mark.parametrize("line", [
-    ("tune", "--by", "time", "--predict", "generated", "--N", 32, "--d", 16, "--hardware", "h200"),
+    ("tune", "--by", "time", "--N", 32, "--d", 16, "--hardware", "h200", "--schedule",
+     "standard-tiled,flash1,flash2,block-sparse,block-sparse-q,split-kv"),
     ("verify", "--cpu", "--N", 32, "--d", 8),
 ])  # fmt: skip
 def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):

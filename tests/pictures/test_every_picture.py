@@ -26,7 +26,6 @@ EXAMPLES = {
     "race": [{"N": 64, "d": 16, "tiles": "16x16"}],
     "roofline": [{"N": 1024, "d": 64, "heads": 4, "tiles": "64x64", "hardware": "h100"}],
     "time": [{"N": "2048:8192:x2", "d": 128, "heads": 32, "schedules": "flash2", "tiles": "128x128", "hardware": "h100"}],
-    "predicted": [{"N": "256,512", "d": 64, "tiles": "64x64", "schedules": "flash2", "hardware": "h100"}],
     "links": [{"N": 4096, "d": 64, "heads": 8, "ranks": "2:8:x2"}],
 }  # fmt: skip
 CASES = [(word, options) for word in places() for options in EXAMPLES[word]]

@@ -8,29 +8,24 @@ from iosim.drawing.asked import Asked
 from iosim.studies.roofline import roofline
 from iosim.studies.roofline_picture import roofline_section, roofline_sheet, time_sheet
 
-# ---------------------------------------------------------------- predicted times
-
 TIMES = {"N": "256:1024:x2", "d": 64, "heads": 8, "acc_dtype": "fp32"}
 
 
 def test_times_are_those_of_the_roofline():
-    (chart,) = time_sheet(Asked("predicted", TIMES, Choice(None, "h100", ("flash2",), "64x64"))).charts
-    assert [line.label for line in chart.lines] == ["flash2, predicted", "flash2, at the peaks, ideal L2"]
-    assert chart.lines[0].x == chart.lines[1].x == [256, 512, 1024]
+    (chart,) = time_sheet(Asked("time", TIMES, Choice(None, "h100", ("flash2",), "64x64"))).charts
+    assert chart.lines[0].label == "flash2, at the peaks, ideal L2"
+    assert chart.lines[0].x == [256, 512, 1024]
     for k, N in enumerate((256, 512, 1024)):
-        found = roofline(
-            N, 64, "h100", heads=8, acc_dtype="fp32", tiles="64x64", schedules="flash2", predict="generated"
-        )
+        found = roofline(N, 64, "h100", heads=8, acc_dtype="fp32", tiles="64x64", schedules="flash2")
         (row,) = [row for row in found.rows if row.launch == "all"]
-        assert chart.lines[0].y[k] == 1e6 * row.predicted_seconds > chart.lines[1].y[k] == 1e6 * row.ideal_l2_seconds
+        assert chart.lines[0].y[k] == 1e6 * row.ideal_l2_seconds
 
 
-def test_without_a_prediction_the_bound_stands_beside_what_was_measured():
+def test_the_bound_stands_beside_what_was_measured():
     """At the sizes that were measured; every measurement is above the lowest bound."""
     values = {"N": "2048,4096,8192", "d": 128, "heads": 32}
     sheet = time_sheet(Asked("time", values, Choice(None, "h100", ("flash2",), "128x128")))
     (chart,) = sheet.charts
-    assert "model" not in sheet.title
     bound, *kept = chart.lines
     assert bound.label == "flash2, at the peaks, ideal L2" and bound.x == [2048, 4096, 8192]
     assert {line.label for line in kept} >= {"torch-cudnn, measured", "torch-flash, measured"}
@@ -62,4 +57,3 @@ def test_the_section_of_a_page_leads_with_the_bound_of_its_winner(mask):
     (row,) = roofline(4096, 128, **asked, schedules=best.schedule, tiles=tiles).to_rows()
     assert f"<p>{best.schedule} ({tiles}) takes at least {row['ideal_l2_seconds'] * 1e6:.2f} us" in text
     assert "Measured on H100: torch-cudnn " in text and f"{tiles}, at the peaks" in text
-    assert "predicted" not in text

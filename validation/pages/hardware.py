@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from validation.pages import fastest, kernels, predictions, serving, unexplained, words_and_bytes
+from validation.pages import kernels, predictions, serving, unexplained, words_and_bytes
 from validation.pages.errors import claims
 from validation.pages.text import ROOT, whole
 
@@ -29,7 +29,6 @@ PAGES: dict[Path, Parts] = {
     HERE / "predictions.md": predictions.PARTS,
     HERE / "other-peoples-kernels.md": kernels.PARTS,
     HERE / "not-explained.md": unexplained.PARTS,
-    HERE / "tiles-by-time.md": fastest.PARTS,
     HERE / "serving.md": serving.PARTS,
 }
 

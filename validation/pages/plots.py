@@ -26,7 +26,6 @@ COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
 UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
 LATER = "2026-11-23"  # when serving and tiles were measured
-SHAPE = ("N", "d", "heads", "dtype")
 LOWEST = 0.45  # ratios below stand at the foot of the plot, with their numbers
 
 
@@ -36,7 +35,6 @@ def draw(folder: Path, docs: Path, where: Path) -> None:
     predictions(folder, where / "predictions.png")
     kernels(folder, where / "other-peoples-kernels.png")
     not_explained(folder, where / "not-explained.png")
-    tiles_by_time(folder, where / "tiles-by-time.png")
     serving(folder, where / "serving.png")
 
 
@@ -231,39 +229,6 @@ def not_explained(folder: Path, path: Path) -> None:
 def wiggle(number: int) -> float:
     """A little up or down, so that dots do not hide each other."""
     return 0.12 * ((number % 5) - 2)
-
-
-# ---------------------------------------------------------------- tiles by time
-
-
-def tiles_by_time(folder: Path, path: Path) -> None:
-    """A strip of times a shape, over the best: all tiles, the pick, and the tiles of least traffic."""
-    times: dict[tuple[str, ...], dict[str, float]] = {}
-    for r in read(folder, "tiles_time.csv"):
-        if r["seconds"]:
-            times.setdefault(tuple(r[name] for name in SHAPE), {})[r["tiles"]] = float(r["seconds"])
-    figure, axis = plt.subplots(figsize=(10, 5.2), layout="constrained")
-    names = []
-    for place, r in enumerate(read(folder, "tiles_rows.csv")):
-        mine = times[tuple(r[name] for name in SHAPE)]
-        best = min(mine.values())
-        values = [seconds / best for seconds in mine.values()]
-        axis.scatter(values, [place + wiggle(n) for n in range(len(values))], s=12, alpha=0.5, color=GREY)
-        marks = ((r["pick"], BLUE, "picked by the model"), (r["least_traffic"], ORANGE, "least traffic"))
-        for tiles, colour, label in marks:
-            if tiles in mine:
-                axis.scatter([mine[tiles] / best], [place], s=60, color=colour, zorder=3, label=label)
-        names.append(f"N {r['N']}, d {r['d']}, {r['heads']} heads, {r['dtype']}")
-    axis.set_yticks(range(len(names)), names)
-    axis.set(xscale="log", xlabel="time / best time", title="flash2: all measured tiles, a dot each")
-    axis.set_xticks([1, 1.5, 2, 3, 5, 10], ["1", "1.5", "2", "3", "5", "10"])
-    axis.minorticks_off()
-    axis.invert_yaxis()
-    handles, labels = axis.get_legend_handles_labels()
-    once = dict(zip(labels, handles, strict=True))
-    axis.legend(once.values(), once.keys(), frameon=False, loc="lower right")
-    clean(axis)
-    saved(figure, folder, path, LATER)
 
 
 def serving(folder: Path, path: Path) -> None:

@@ -1,27 +1,16 @@
-"""The predicted DRAM bytes and seconds of the kernels that are generated from a schedule. It needs no GPU.
-
-`iosim roofline` and `iosim tune --by time` call `predict_generated`, which calls `predict` with the occupancies that
-`occupancies` finds. `iosim verify` calls these two itself, and gives `occupancies` what the profiler reports. So for a
-profiled run both predict the same time, unless the profiler reports another occupancy.
-"""
+"""How the launches of generated kernels occupy a GPU. It needs no GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
-from ...errors import CapacityError
 from ...hardware import Hardware
 from ...occupancy import blocks_on
 from ..cuda.program import Program
 from ..cuda.warp_split import LANES
 from .block_work import Occupancy
-from .dram import Conditions
-from .predict import Prediction, predict
-
-if TYPE_CHECKING:
-    from ...core.machine import ScheduleLike
 
 
 class LaunchShape(TypedDict):
@@ -70,21 +59,3 @@ def occupancies(
             blocks = min(blocks, launch.get("blocks_per_sm", blocks))
         found.append(Occupancy(blocks, tensor_cores=launch["tensor_cores"], warps=-(-threads // LANES)))
     return found
-
-
-def predict_generated(schedule: ScheduleLike, program: Program, hardware: Hardware) -> Prediction:
-    """Words, SM bytes, DRAM bytes and (where rates were measured) time of a program made from a schedule.
-
-    They hold under a profiler that empties the L2 before every launch. Registers are not known without a compiler, so
-    a multiprocessor is assumed to hold the blocks that a kernel is compiled for. Raises ScheduleError for a step
-    without a mark of its cost.
-    """
-    sits = occupancies(launch_shapes(program), hardware)
-    return predict(schedule, program.problem, program.tiling, hardware, sits, Conditions(cold=True))
-
-
-def check_room(program: Program, hardware: Hardware) -> None:
-    """Raise CapacityError where a block needs more shared memory than this GPU can give it."""
-    room = hardware.shared_memory_per_block_bytes
-    if program.smem_bytes > room:
-        raise CapacityError(f"a block needs {program.smem_bytes} B of shared memory, and {room} B is the most")
