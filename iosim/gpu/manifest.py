@@ -21,7 +21,6 @@ WING = Wing(
     offers={
         "missing_of_gpu": "ask:without_gpu",
         "why_not_generated": "cuda.machine:why_not",
-        "launch_time": "predict.program_time:predicted",
     },
     forms={"calibrate": {"toml": ("toml",), "json": ("json",)}},
     page="hardware/words-and-bytes.md",

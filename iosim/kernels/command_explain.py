@@ -116,7 +116,7 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
     metavar="WHAT",
     parameter="computes",
 )
-@flag_option("--tune", "Rank all configurations of @triton.autotune: those that fit first, then by predicted time.")
+@flag_option("--tune", "Rank all configurations of @triton.autotune: those that fit first, then by bytes.")
 @text_option(
     "--trace",
     "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json for Perfetto.",
@@ -155,7 +155,7 @@ def command(
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
     from ..progress import under_way
-    from .explain import Question, aimed, untimed
+    from .explain import Question, aimed
     from .kept import read_kept
     from .launches import ranking
     from .sentence import of_all
@@ -174,7 +174,7 @@ def command(
     with under_way(erases=script is None) as tell:
         launches, found = explained(script, own, question, tell)
     answers = found.found
-    say([*aside, *found.notes, *untimed(answers, question), *dict.fromkeys(map(str, found.refused))])
+    say([*aside, *found.notes, *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts: list[Part] = [part_of(answer) for answer in answers]
@@ -249,8 +249,7 @@ def part_of(answer: Explained) -> Part:
 
     constants = {name: plain_value(value) for name, value in answer.constants.items()}
     label = {"num_warps": answer.num_warps, "num_stages": answer.num_stages, **constants}
-    time = {"fits": answer.fits, "predicted_seconds": answer.predicted_seconds}
-    return {**label, **time}, answer
+    return {**label, "fits": answer.fits}, answer
 
 
 def trace_format(path: str | None, script: str | None, tune: bool) -> str:

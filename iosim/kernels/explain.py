@@ -6,17 +6,16 @@ the caches of a GPU serve is not counted here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Pieces, Row, Table, type_of
 from ..errors import InputError
-from ..hardware import Hardware, load, measured_as
+from ..hardware import Hardware, load
 from ..occupancy import blocks_on
-from ..wings import offered
 from .notes import outside, split_loads, unplaced
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
@@ -31,11 +30,9 @@ if TYPE_CHECKING:
     from ..counting.floors import Floor
     from .nearest import Nearest
     from .walk.log import Log
-    from .walk.work import Works
 
 USUAL = "sm_90"  # the target where neither a target nor a GPU is named
 COMMON = ("v100", "t4", "a100-80gb", "a10", "l4", "h100", "b200", "rtx-5090", "mi300x")  # a preset for each target
-DECIMALS = 9  # of seconds in the JSON
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
 OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C++ Programming Guide, technical
     # specifications per compute capability
@@ -45,24 +42,6 @@ OCCUPANCY = {  # {target: (threads, blocks) of a multiprocessor at most}: CUDA C
 }  # fmt: skip
 
 
-class Time(Protocol):
-    """The seconds of a launch, and of the parts of which it takes the longest."""
-
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def dram_seconds(self) -> float: ...
-    @property
-    def l2_seconds(self) -> float: ...
-    @property
-    def block_seconds(self) -> float: ...
-    @property
-    def launch_seconds(self) -> float: ...
-    @property
-    def bound_by(self) -> str: ...
-
-
-TimeOf = Callable[["Works", Resources, int, int, int, Hardware], Time | None]
 Grid = object  # a tuple of numbers, or a function of the arguments
 
 
@@ -91,10 +70,6 @@ class Explained(Answer):
     """The line of the script with the launch; None without a script."""
     launches: int = 1
     """The number of equal launches in a script."""
-    time: Time | None = None
-    """The predicted time, by rates that were measured on the GPU. None without such rates or without resources."""
-    splits: bool = False
-    """Whether most loads are of single words, so that the time is much longer."""
 
     @property
     def programs(self) -> int:
@@ -144,18 +119,6 @@ class Explained(Answer):
         return blocks_on(size, r.smem_bytes, 32 * r.num_warps, r.registers, *OCCUPANCY[self.target])
 
     @property
-    def predicted_seconds(self) -> float | None:
-        """The time of the launch on an otherwise idle GPU, where predictions were shown to hold."""
-        return None if self.shown_time is None else round(self.shown_time.seconds, DECIMALS)
-
-    @property
-    def shown_time(self) -> Time | None:
-        """The predicted time of a kernel whose matrix products run on tensor cores, and which has no atomic operations.
-        Most other kernels take longer than predicted; for them `time` only ranks configurations."""
-        on_tensor_cores = self.resources is not None and self.resources.products != "simt"
-        return self.time if on_tensor_cores and not self.total("atomics") and not self.splits else None
-
-    @property
     def notes(self) -> list[str]:
         return self.warnings
 
@@ -187,8 +150,6 @@ class Explained(Answer):
             "stack_bytes": r.stack_bytes if r else None,
             "fits": self.fits,
             "blocks_per_sm": self.blocks_per_sm,
-            "predicted_seconds": self.predicted_seconds,
-            "predicted_binds": self.shown_time.bound_by if self.shown_time else None,
             "hardware": self.hardware.name if self.hardware else None,
             "floor": self._floor_row(),
             "nearest": self.nearest.to_dict() if self.nearest else None,
@@ -272,13 +233,6 @@ class Explained(Answer):
                 else f"{self.blocks_per_sm} programs share a multiprocessor"
             )
             yield f"fits on {self.hardware.name}: {share}"
-        if self.hardware and self.shown_time:
-            t = self.shown_time
-            parts = {"DRAM": t.dram_seconds, "L2": t.l2_seconds, "programs": t.block_seconds}
-            *first, last = [f"{name} {1e6 * seconds:,.1f}" for name, seconds in parts.items()]
-            longest = f"{', '.join(first)} and {last}"
-            start = f", and {1e6 * t.launch_seconds:,.1f} to start"
-            yield f"predicted on {self.hardware.name}: {1e6 * t.seconds:,.1f} us: the longest of {longest}{start}"
 
 
 def plain_value(value: Value) -> int | float | str | bool | None:
@@ -371,12 +325,8 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
             *([f"{target}: words only; shared memory and registers are those of GPUs of NVIDIA"] if amd else []),
         ],
     )
-    split: list[str] = []
     if answer.resources is not None:
-        split = split_loads(answer.resources.load_widths, answer.resources.wide, made.scalars)
-        answer.warnings.extend(split)
-    hardware = question.hardware or common(target)
-    answer = replace(answer, time=predicted(answer, made.code, moved.works, hardware), splits=bool(split))
+        answer.warnings.extend(split_loads(answer.resources.load_widths, answer.resources.wide, made.scalars))
     return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 
 
@@ -396,20 +346,6 @@ def whole_number(value: Value) -> int | None:
     """The value as a number of warps or stages; None if it is not an integer. If a kernel has a parameter num_warps, a
     launch sets both by that name."""
     return value if isinstance(value, int) else None
-
-
-def predicted(answer: Explained, code: Code, works: Works, hardware: str | None) -> Time | None:
-    """The time of a launch on a GPU whose rates were measured. None for products in fp64, whose rate is not
-    measured."""
-    measured = None if hardware is None else measured_as(hardware)
-    launch_time = cast("TimeOf | None", offered("launch_time"))
-    unknown = any(o.name in DOTS and o.operand_types[0].element == "f64" for o in code.operations())
-    unknown = unknown or any(way.unplaced_words for ways in answer.ways.values() for way in ways.values())
-    if measured is None or launch_time is None or unknown or answer.resources is None or answer.blocks_per_sm is None:
-        return None
-    words = sum(way.distinct_bytes for ways in answer.ways.values() for way in ways.values())
-    sectors = sum(answer.total(way, "sector_bytes") for way in WAYS)
-    return launch_time(works, answer.resources, answer.blocks_per_sm, words, sectors, measured)
 
 
 def preset(target: str, hardware: str | None) -> Hardware | None:
@@ -432,19 +368,6 @@ def aimed(target: str | None, hardware: str | None) -> tuple[str, list[str]]:
     if hardware and not own and not target:
         return USUAL, [f"compiled for {USUAL}: {hardware} has no key target; --target names another"]
     return target or own or USUAL, []
-
-
-def untimed(answers: Sequence[Explained], question: Question) -> list[str]:
-    """Why answers have no predicted time, if a GPU is named or configurations are ranked."""
-    gpu = question.hardware or common(question.target)
-    able = [answer for answer in answers if answer.resources and answer.fits]
-    if gpu is None or not able or offered("launch_time") is None or not (question.hardware or question.tune):
-        return []
-    if measured_as(gpu) is None:
-        return [f"no time is predicted on {load(gpu).name}: its rates are not measured (iosim calibrate)"]
-    names = dict.fromkeys(answer.kernel for answer in able if question.hardware and not answer.shown_time)
-    why = "predictions hold for products on tensor cores, without atomics and split loads"
-    return [f"{', '.join(names)}: no time is predicted; {why}"] if names else []
 
 
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:

@@ -1,7 +1,7 @@
 """Answers that were kept (`iosim explain ... -o words.json`), and what has changed since.
 
 Launches are compared in their order, those of each kernel by themselves. Numbers of words are compared, and of bytes
-where the words are as before but have another size. Resources and predicted times are not: they are the compiler's.
+where the words are as before but have another size. Resources are not: they are the compiler's.
 """
 
 from __future__ import annotations

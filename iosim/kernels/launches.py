@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import inf
 from pathlib import Path
 
 from ..answer import Column, Columns, Table, Type, type_of
@@ -158,18 +157,14 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
 
 
 def ranked(answers: list[Explained]) -> list[Explained]:
-    """The answers for configurations, best first: those that fit, then by predicted seconds.
-
-    Ties are broken by the parts of the time, then by bytes, then by the programs that share a multiprocessor.
-    """
+    """The answers for configurations, best first: those that fit, then by bytes, then by the programs that share
+    a multiprocessor."""
     return sorted(answers, key=rank)
 
 
 def rank(answer: Explained) -> tuple[float, ...]:
     """The key by which configurations are sorted."""
-    time = answer.time
-    parts = (time.seconds, time.block_seconds, time.l2_seconds) if time else (inf, inf, inf)
-    return answer.fits is False, *parts, answer.total_bytes, -(answer.blocks_per_sm or 0)
+    return answer.fits is False, answer.total_bytes, -(answer.blocks_per_sm or 0)
 
 
 def ranking(answers: list[Explained]) -> Table:
@@ -189,7 +184,4 @@ RANKED: Columns[Explained] = (
     Column("fits", "boolean"),
     Column("programs_per_SM", of=lambda answer: answer.blocks_per_sm or None),
     Column("bytes", of=lambda answer: answer.total_bytes),
-    Column(
-        "predicted_us", "number", cell=".1f", of=lambda answer: answer.shown_time and 1e6 * answer.shown_time.seconds
-    ),
 )

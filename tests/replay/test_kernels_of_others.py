@@ -250,17 +250,10 @@ def test_the_places_of_the_fastest_configurations():
 
 
 @needs_counters
-def test_the_ranking_of_launches_that_were_held_out():
-    """The table of the page, and that no launch of the list was among those that the model was made with."""
-    assert "\n".join(on_gpu.places(HELD_OUT)) in PAGE
-    table = [line.split(" | ") for line in list(on_gpu.places(HELD_OUT))[2:]]
-    first = [int(place) <= -(-int(count) // 4) for _, _, count, place, *_ in table]
-    assert len(table) == 10 and sum(first) == 5 and "In five of them" in PAGE
-    ragged = [row for row in HELD_OUT if row["sizes"] == "M=1000, N=3000, K=520"]
-    shares = sorted(float(row["predicted_seconds"]) * 1e9 / on_gpu.whole(row, "nanoseconds") for row in ragged)
-    assert f"it predicts {shares[0]:.2f} to {shares[-1]:.2f} of the time" in " ".join(PAGE.split())
+def test_other_launches_were_held_out():
+    """No launch of the second list was among those of the first."""
     known = {(row["kernel"], row["sizes"]) for row in GPU}
-    assert not known & {(row["kernel"], row["sizes"]) for row in HELD_OUT}
+    assert HELD_OUT and not known & {(row["kernel"], row["sizes"]) for row in HELD_OUT}
 
 
 @pytest.mark.parametrize("row", [row for row in FLEX if row["Nk"] == row["N"]], ids=lambda r: f"{r['mask']}-{r['d']}")

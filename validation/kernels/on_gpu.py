@@ -61,13 +61,13 @@ METRICS = {
 WHERE = ("package", "file", "kernel", "sizes", "configuration", "grid", "num_warps", "num_stages")
 SAID = ("reads", "writes", "atomic_words", "read_bytes", "write_bytes", "read_sectors", "write_sectors",
         "atomic_sectors", "distinct_read_bytes", "distinct_write_bytes", "flops", "smem", "registers", "stack",
-        "blocks_per_sm", "seconds", "why", "predicted_seconds")  # fmt: skip
+        "blocks_per_sm", "seconds", "why")  # fmt: skip
 RAN = ("ran", "own_registers", "own_smem", "own_spills", "milliseconds")
 COLUMNS = (*WHERE, *SAID, *RAN, *METRICS)
 LIMIT_SECONDS = 280
 AT_A_TIME = 64  # launches of one process under the profiler, which writes its file at the end
 DEVICE = "cuda"
-HARDWARE = "h200"  # whose rates predict the times
+HARDWARE = "h200"
 
 
 # ---------------------------------------------------------------- what iosim says
@@ -119,7 +119,6 @@ def said(each: Ready) -> dict[str, object]:
         "blocks_per_sm": found.blocks_per_sm,
         "seconds": round(time.perf_counter() - start, 2),
         "why": "; ".join(found.warnings)[:300],
-        "predicted_seconds": f"{found.time.seconds:.4g}" if found.time else "",
     }
 
 
@@ -333,26 +332,7 @@ def ranks(rows: list[dict[str, str]]) -> Iterator[str]:
         if len(some) > 3:
             best = min(some, key=lambda r: float(r["milliseconds"]))
             place = sorted(some, key=by_bytes).index(best) + 1
-            line = f"{name}: the fastest of {len(some)} configurations is number {place} by bytes"
-            if all(r.get("predicted_seconds") for r in some):
-                place = sorted(some, key=lambda r: float(r["predicted_seconds"])).index(best) + 1
-                line += f", number {place} by predicted time"
-            yield line
-
-
-def places(rows: list[dict[str, str]]) -> Iterator[str]:
-    """A row of a table for each launch: the place of its fastest configuration in the ranking by predicted time."""
-    yield "| kernel | sizes | configurations | place of the fastest | first / fastest | first quarter / fastest |"
-    yield "|---|---|---|---|---|---|"
-    for (kernel, sizes), group in groupby(rows, key=lambda row: (row["kernel"], row["sizes"])):
-        order = sorted(group, key=lambda row: float(row["predicted_seconds"]))
-        times = [float(row["milliseconds"]) for row in order]
-        least = min(times)
-        quarter = min(times[: -(-len(times) // 4)])
-        yield (
-            f"| `{kernel}` | {sizes} | {len(times)} | {times.index(least) + 1} | {times[0] / least:.2f} | "
-            f"{quarter / least:.2f} |"
-        )
+            yield f"{name}: the fastest of {len(some)} configurations is number {place} by bytes"
 
 
 def by_bytes(row: dict[str, str]) -> tuple[int, int]:
