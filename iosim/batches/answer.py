@@ -41,10 +41,6 @@ if TYPE_CHECKING:
 FA2_TILES = Tiling(128, 64)
 USUAL_TILES = "no --M and no --tiles: counted with the tiles of FlashAttention-2 for d = 128, 128x64"
 DENSE_MASK = "no mask: each new token sees all tokens of its request; servers run --causal"
-WINDOWS = (
-    "window counts positions from the first new token and the first key; for a sliding window over a cache, give each "
-    "request only the cached tokens that its new ones see"
-)
 MOST_SHOWN = 40  # shapes that people see
 OF_SIZES = ("N", "Nk", "batch", "gqa")  # of a problem, which the requests, the layers and the ways say
 
@@ -203,8 +199,7 @@ class Batched(Answer):
         visits = [way.way for way in self.ways if blind & {*way.schedule.split(", ")}]
         hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
-        absolute = "window" in str(b.problem.mask) and b.new_tokens < b.tokens
-        return [*self.under.notes, *unmasked, *([WINDOWS] if absolute else []), *hidden]
+        return [*self.under.notes, *unmasked, *hidden]
 
 
 def as_way(way: Moved, word_bytes: int) -> Way:

@@ -39,7 +39,7 @@ def compiled(torch: ModuleType, p: Attention) -> Attend:
 
 
 def predicate(expr: Expr, shift: int) -> Holds:
-    """The mask as a function of positions x of queries and y of keys, for arrays of any library. `shift` is Nk - N.
+    """The mask as a function of the numbers x of queries and y of keys, for arrays of any library. `shift` is Nk - N.
     Raises InputError for a mask of tiles or of a file, which FlexAttention cannot compute from positions."""
     for atom in atoms(expr):
         if atom.tiles or atom.file:
@@ -71,7 +71,7 @@ def of_atom(atom: Atom, shift: int) -> Holds:
         mask = atom.function.function
         return lambda x, y: cast("Bools", mask(x * 0, x * 0, x, y))  # it does not read the batch and the head
     n = document_of(ends(value.lengths)) if isinstance(value, Documents) else value
-    return cast("Holds", lambda x, y: see(x, y, n, shift))
+    return cast("Holds", lambda x, y: see(x + shift, y, n))
 
 
 def document_of(stops: tuple[int, ...]) -> Callable[[Array], Array]:

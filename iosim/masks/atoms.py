@@ -3,10 +3,12 @@
 To add an atom, add a row to `ROWS`. The parser (text.py), the help of --mask, the messages of errors, all counts, the
 masks of kernels (cuda/mask_tables.py) and those of FlexAttention (gpu/flex.py) follow from it.
 
-A predicate `see(x, y, n, shift)` says whether the query at x sees the key at y. n is the number of the atom, and
-`shift` is Nk - N for an atom of tokens, 0 for one of tiles. The same function is called with Python integers, with
-NumPy arrays, with tensors, and with texts, which it turns into C. So it uses operators only: + - comparisons, & and |
-of comparisons, and // and % of numbers that are never negative, because C rounds a negative quotient up.
+A predicate `see(x, y, n)` says whether the query at x sees the key at y. n is the number of the atom. Both are places
+on the axis of keys, and the last query stands at the last key: query r of N is at x = r + Nk - N, behind the cached
+tokens. For an atom of tiles, and for files and functions, x is the number of the query itself. The same function is
+called with Python integers, with NumPy arrays, with tensors, and with texts, which it turns into C. So it uses
+operators only: + - comparisons, & and | of comparisons, and // and % of numbers that are never negative, because C
+rounds a negative quotient up. With more queries than keys the first ones stand at negative places.
 
 With a `shape`, an atom is counted without looking at single tokens. Without one, a mask is looked at pair by pair, for
 one problem at a time. This is exact too. It takes about a second for 2^30 pairs of tokens, and 2^33 are the most. Up
@@ -46,24 +48,21 @@ if TYPE_CHECKING:
 class Diagonals(NamedTuple):
     """The shape of an atom that sees the pairs with low <= y - x <= high. None is no bound.
 
-    If it is `shifted`, the bounds are those of y - x - shift.
+    Its methods speak of y - r for the query of number r, which is at x = r + shift.
     """
 
     low: int | None = None
     high: int | None = None
-    shifted: bool = False
 
     def edges(self, shift: Size) -> list[Size]:
-        """The differences y - x at which it starts to see, or to hide."""
-        origin = shift if self.shifted else 0
-        starts = [] if self.low is None else [self.low + origin]
-        return starts if self.high is None else [*starts, self.high + 1 + origin]
+        """The differences y - r at which it starts to see, or to hide."""
+        starts = [] if self.low is None else [self.low + shift]
+        return starts if self.high is None else [*starts, self.high + 1 + shift]
 
     def bounds(self, N: Size, Nk: Size, shift: Size) -> tuple[Size, Size]:
-        """The least and the largest y - x that it sees, within -N..Nk."""
-        origin = shift if self.shifted else 0
-        low = -N if self.low is None else larger(self.low + origin, -N)
-        return low, Nk if self.high is None else smaller(self.high + origin, Nk)
+        """The least and the largest y - r that it sees, within -N..Nk."""
+        low = -N if self.low is None else larger(self.low + shift, -N)
+        return low, Nk if self.high is None else smaller(self.high + shift, Nk)
 
 
 class Stripes(NamedTuple):
@@ -119,24 +118,24 @@ def ends(lengths: tuple[int, ...]) -> tuple[int, ...]:
 # ---------------------------------------------------------------- closed forms of single atoms
 
 
-def all_but_a_corner(size: int, rows: Axis[Size], cols: Axis[Size]) -> Counts:
+def all_but_a_corner(size: int, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts:
     """The counts of `global`: all tiles but those whose row and column both begin at `size` or later."""
     from .closed_form import Counts
 
     far = []
-    for axis in (rows, cols):
-        whole = axis.whole - clamp(-(-size // axis.size), 0, axis.whole)
-        far.append((whole, axis.ragged * (axis.last[0] >= size)))
+    for axis, first in ((rows, size - shift), (cols, size)):  # the first positions that are not global
+        whole = axis.whole - clamp(-(-first // axis.size), 0, axis.whole)
+        far.append((whole, axis.ragged * (axis.last[0] >= first)))
     row_tiles, col_tiles = (rows.whole, rows.ragged), (cols.whole, cols.ragged)
-    some = int(size > 0)
+    any_key, any_query = size > 0, size - shift > 0
     return Counts(
         {(bool(r), bool(c)): row_tiles[r] * col_tiles[c] - far[0][r] * far[1][c] for r in (0, 1) for c in (0, 1)},
-        {bool(r): some * row_tiles[r] for r in (0, 1)},
-        {bool(c): some * col_tiles[c] for c in (0, 1)},
+        {bool(r): row_tiles[r] - far[0][r] * (1 - any_key) for r in (0, 1)},
+        {bool(c): col_tiles[c] - far[1][c] * (1 - any_query) for c in (0, 1)},
     )
 
 
-def all_if_tiles_are_large(size: int, rows: Axis[Size], cols: Axis[Size]) -> Counts | None:
+def all_if_tiles_are_large(size: int, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
     """The counts of `strided` if every tile has a diagonal that is visible; None otherwise, and for arrays."""
     from .closed_form import Strip, strip_counts
 
@@ -189,8 +188,8 @@ class Row(NamedTuple):
 
     `syntax` is its name, and what stands after the colon: numbers of at least `least`, in tokens or, if it can count
     `tiles`, in tiles. Anything else `read(text, where)` reads. Without a predicate it `stands_for` other atoms, joined
-    by &: it gives their names and numbers. `counts(n, rows, cols)` are counts of the atom alone that need no general
-    way; None where it has none.
+    by &: it gives their names and numbers. `counts(n, rows, cols, shift)` are counts of the atom alone that need no
+    general way; None where it has none.
     """
 
     syntax: str
@@ -200,7 +199,7 @@ class Row(NamedTuple):
     least: tuple[int, ...] = (0,)
     tiles: bool = True
     shape: Of[Shape] | None = None
-    counts: Callable[[int, Axis[Size], Axis[Size]], Counts | None] | None = None
+    counts: Callable[[int, Axis[Size], Axis[Size], Size], Counts | None] | None = None
     density: Density | None = None
     read: Callable[[str, str], Documents | MaskFile | MaskFunction] | None = None
     stands_for: Of[dict[str, int]] | None = None
@@ -212,18 +211,18 @@ class Row(NamedTuple):
 
 
 ROWS = (
-    Row("dense", lambda x, y, n, shift: x == x, "always", tiles=False, shape=lambda n: Diagonals()),
+    Row("dense", lambda x, y, n: x == x, "always", tiles=False, shape=lambda n: Diagonals()),
     Row(
         "causal",
-        lambda x, y, n, shift: y <= x + shift,
-        "y <= x + Nk - N: the last query sees the last key",
+        lambda x, y, n: y <= x,
+        "y <= x: the last query sees the last key",
         "autoregressive",
-        shape=lambda n: Diagonals(high=0, shifted=True),
+        shape=lambda n: Diagonals(high=0),
         density=Density("(T+1)/(2T)", lambda T, n: (T + 1) / (2 * T)),
     ),
     Row(
         "window:W",
-        lambda x, y, n, shift: (x - y <= n) & (y - x <= n),
+        lambda x, y, n: (x - y <= n) & (y - x <= n),
         "abs(x - y) <= W",
         "sliding window, local (Longformer, Mistral)",
         shape=lambda n: Diagonals(-n, n),
@@ -231,15 +230,15 @@ ROWS = (
     ),
     Row(
         "sink:K",
-        lambda x, y, n, shift: y < n,
+        lambda x, y, n: y < n,
         "y < K: all queries see the first K keys",
         "attention sinks (StreamingLLM)",
         shape=First,
     ),
     Row(
         "global:G",
-        lambda x, y, n, shift: (x < n) | (y < n),
-        "x < G or y < G: the first G queries see all keys as well",
+        lambda x, y, n: (x < n) | (y < n),
+        "x < G or y < G: the queries at the first G positions see all keys as well",
         "global tokens (BigBird, Longformer)",
         shape=First,
         counts=all_but_a_corner,
@@ -247,7 +246,7 @@ ROWS = (
     ),
     Row(
         "strided:S",
-        lambda x, y, n, shift: x % n == y % n,
+        lambda x, y, n: x % n == y % n,
         "x and y are equal modulo S",
         "strided (Sparse Transformer)",
         least=(1,),
@@ -265,7 +264,7 @@ ROWS = (
     ),
     Row(
         "chunk:C",
-        lambda x, y, n, shift: x // n == y // n,
+        lambda x, y, n: (x >= y // n * n) & (x < y // n * n + n),
         "floor(x / C) = floor(y / C)",
         "chunked attention (Llama 4), local blocks",
         least=(1,),
@@ -273,18 +272,18 @@ ROWS = (
     ),
     Row(
         "documents:A,B,...",
-        lambda x, y, n, shift: n(x) == n(y),
-        "x and y lie in the same document; the lengths add up to N and to Nk",
+        lambda x, y, n: n(x) == n(y),
+        "x and y lie in the same document; the lengths add up to Nk",
         "document or packed mask, block-diagonal, variable lengths",
         tiles=False,
         shape=lambda n: n,
         read=read_documents,
     ),
-    Row("file:PATH", lambda x, y, n, shift: n(x, y), "the file says so", tiles=False, read=read_matrix),
+    Row("file:PATH", lambda x, y, n: n(x, y), "the file says so", tiles=False, read=read_matrix),
     Row(
         "py:FILE.py:NAME",
-        lambda x, y, n, shift: n(x, y),
-        "the function NAME(b, h, x, y) of the Python file returns true; iosim runs the file",
+        lambda x, y, n: n(x, y),
+        "the function NAME(b, h, r, y) of the Python file returns true for query number r; iosim runs the file",
         "a `mask_mod` of FlexAttention",
         tiles=False,
         read=read_function,

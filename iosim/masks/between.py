@@ -23,7 +23,7 @@ BETWEEN = Row("between", None, "low <= y - x <= high", tiles=False)  # not in th
 
 @dataclass(frozen=True)
 class Between(Atom):
-    """The predicate low <= y - x <= high. No text of a mask names it."""
+    """The predicate low <= y - x <= high, for the places x of queries. No text of a mask names it."""
 
     kind: str = "between"
     low: int = 0
@@ -37,16 +37,18 @@ class Between(Atom):
     def shape(self) -> Diagonals:
         return Diagonals(self.low, self.high)
 
-    def sees(self, x: Size, y: Size, shift: Size, n: Value | Of[object] | None = None) -> Test:
+    def sees(self, r: Size, y: Size, shift: Size, n: Value | Of[object] | None = None) -> Test:
+        x = r + shift
         return (y - x >= self.low) & (y - x <= self.high)
 
 
 @lru_cache(maxsize=4096)
 def between(low: int, high: int, N: int, Nk: int) -> AnyMask:
-    """The mask of N queries and Nk keys that shows low <= y - x <= high: dense or causal by name where it is that."""
+    """The mask of N queries and Nk keys that shows low <= y - r <= high for the query of number r: dense or causal by
+    name where it is that."""
     everything, last = low <= 1 - N, high >= Nk - 1
     if everything and last:
         return DENSE
     if everything and high == Nk - N:
         return CAUSAL
-    return cast("AnyMask", Mask(f"{low} <= y - x <= {high}", Between(low=low, high=high)))
+    return cast("AnyMask", Mask(f"{low} <= y - r <= {high}", Between(low=low - Nk + N, high=high - Nk + N)))

@@ -62,11 +62,11 @@ class Atom:
         """What its counts follow from; None if it must be looked at pair by pair."""
         return None if self.row.shape is None else self.row.shape(self.value)
 
-    def sees(self, x: Size, y: Size, shift: Size, n: Value | Of[object] | None = None) -> Test:
-        """Whether queries x see keys y. `n` replaces the value."""
-        see = BY_NAME[self.kind].see
+    def sees(self, r: Size, y: Size, shift: Size, n: Value | Of[object] | None = None) -> Test:
+        """Whether queries of numbers r see keys y. `shift` is Nk - N, or 0 for tiles. `n` replaces the value."""
+        see = self.row.see
         assert see is not None, "the parser puts other atoms in place of one that stands for them"
-        return see(x, y, self.value if n is None else n, shift)
+        return see(r + shift if self.shape else r, y, self.value if n is None else n)
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,11 @@ def unit(expr: Expr) -> str:
 
 
 def check_lengths(expr: Expr, N: int, Nk: int) -> None:
-    """Raise InputError for documents that do not have all queries and all keys."""
+    """Raise InputError for documents that do not have all keys, or not all queries."""
     for documents in (atom.value for atom in atoms(expr) if isinstance(atom.value, Documents)):
         total = sum(documents.lengths)
-        if (N, Nk) != (total, total):
-            allowed = f"lengths that add up to N = {N} and to Nk = {Nk}"
+        if total != Nk or total < N:
+            allowed = f"lengths that add up to Nk = {Nk}, which is no less than N = {N}"
             hint = "give padding as a document of its own"
             raise InputError("--mask documents", f"{total} tokens in all", allowed, hint)
 

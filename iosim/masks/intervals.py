@@ -44,9 +44,9 @@ def tile_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> 
     small = max(int(np.max(axis.length)) for axis in (rows, cols)) < 2**31  # then no count is above 2^62
     sizes = [np.atleast_1d(size).astype(np.int64 if small else object) for size in given]
     columns, places = distinct(sizes)
-    for axis in (Axis(*columns[:3]), Axis(*columns[3:6])):
-        for length in set(axis.length.tolist()):
-            check_lengths(expr, int(length), int(length))
+    lengths = (Axis(*part).length.tolist() for part in (columns[:3], columns[3:6]))
+    for N, Nk in set(zip(*lengths, strict=True)):
+        check_lengths(expr, int(N), int(Nk))
     found = [counts_of(expr, part) for part in chunks(expr, columns)]
     number = np.ndim(given[0]) == 0
 

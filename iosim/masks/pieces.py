@@ -240,7 +240,7 @@ def affordable(number: int, most: int = MOST_RUNS) -> None:
 
 
 def pieces(expr: Expr, N: Whole, Nk: Whole, shift: Whole) -> Pieces:
-    """The pieces of the rows of problems with N queries and Nk keys. `shift` moves the diagonal of `causal`."""
+    """The pieces of the rows of problems with N queries and Nk keys. `shift` is Nk - N, or 0 for tiles."""
     shapes = [atom.shape for atom in atoms(expr)]
     firsts = [shape.size for shape in shapes if isinstance(shape, First)]
     segments = [shape for shape in shapes if isinstance(shape, Chunks | Documents)]
@@ -248,12 +248,20 @@ def pieces(expr: Expr, N: Whole, Nk: Whole, shift: Whole) -> Pieces:
     fixed = [0 * N, Nk, *(0 * N + size for size in firsts)]
     cuts = segment_edges(segments, max(N.max(), Nk.max()))
     met = [*fixed, *(0 * N + cut for cut in cuts)]
-    rows = [0 * N, N, *met[2:], *(end - edge + after for end in met for edge in diagonals for after in (0, 1))]
+    rows = [
+        0 * N,
+        N,
+        *(end - shift for end in met[2:]),
+        *(end - edge + after for end in met for edge in diagonals for after in (0, 1)),
+    ]
     affordable(len(N) * len(rows), MOST_PIECES)
     edges = np.sort(np.clip(np.stack(rows, axis=1), 0, N[:, None]), axis=1)
     problem, place = np.nonzero(edges[:, :-1] < edges[:, 1:])
     start, stop = edges[problem, place], edges[problem, place + 1]
-    standing = [*(end[problem] for end in fixed), *(end for one in segments for end in own_segment(one, start))]
+    standing = [
+        *(end[problem] for end in fixed),
+        *(end for one in segments for end in own_segment(one, start + shift[problem])),
+    ]
     moving = [start + edge[problem] for edge in diagonals]
     ends = np.stack([*standing, *moving], axis=1)
     order = np.argsort(ends, axis=1, kind="stable")
@@ -270,8 +278,8 @@ def visible_intervals(expr: Expr, rows: Whole, ends: Whole, shift: Whole, Nk: Wh
     x, y, moved = rows[:, None, None], ends[:, :-1, None], shift[:, None, None]
 
     def sees(atom: Atom) -> Test:
-        """What an atom says; stripes tell residues apart, and nothing else does."""
-        return atom.sees(0, np.arange(period), 0) if isinstance(atom.shape, Stripes) else atom.sees(x, y, moved)
+        """What an atom says; stripes tell residues of y - r apart, and nothing else does."""
+        return atom.sees(0, np.arange(period), moved) if isinstance(atom.shape, Stripes) else atom.sees(x, y, moved)
 
     inside = (y >= 0) & (ends[:, 1:, None] <= Nk[:, None, None]) & (y < ends[:, 1:, None])
     return np.broadcast_to(evaluate(expr, sees, joined), (*inside.shape[:2], period)) & inside
@@ -283,11 +291,11 @@ def segment_edges(segments: list[Chunks | Documents], length: Size) -> list[int]
     return sorted({cut for one in segments for cut in one.edges(0, int(length) - 1)})
 
 
-def own_segment(segments: Chunks | Documents, rows: Whole) -> tuple[Whole, Whole]:
-    """The first position of the segment of each row, and the one after its last."""
+def own_segment(segments: Chunks | Documents, places: Whole) -> tuple[Whole, Whole]:
+    """The first position of the segment of each place, and the one after its last."""
     if isinstance(segments, Chunks):
-        start = rows // segments.size * segments.size
+        start = places // segments.size * segments.size
         return start, start + segments.size
-    stops = np.array([0, *ends_of_documents(segments.lengths)], rows.dtype)
-    own = np.minimum(np.searchsorted(stops[1:].astype(np.int64), rows.astype(np.int64), "right"), len(stops) - 2)
+    stops = np.array([0, *ends_of_documents(segments.lengths)], places.dtype)
+    own = np.minimum(np.searchsorted(stops[1:].astype(np.int64), places.astype(np.int64), "right"), len(stops) - 2)
     return stops[own], stops[own + 1]

@@ -113,11 +113,13 @@ def keys_of(parts: Sequence[Pieces], Nk: int) -> int:
 
 
 def of_stride(size: int, N: int, Nk: int) -> Visible:
-    """What the queries of `strided` see: query x sees the keys y with y = x modulo `size`."""
-    cuts = sorted({0, size, N % size, Nk % size})
+    """What the queries of `strided` see: the query at x sees the keys y with y = x modulo `size`."""
+    shift = Nk - N
+    cuts = sorted({0, size, shift % size, Nk % size})
     numbers = [0] * 5
     for low, high in pairwise(cuts):  # residues with equally many queries and equally many keys
-        rows, keys = N // size + (low < N % size), Nk // size + (low < Nk % size)
+        keys = -((low - Nk) // size)
+        rows = keys + (low - shift) // size  # without those before the first query
         several, one = keys > 1, keys > 0 < rows
         more = (several * rows * keys, several * rows, several * one * keys, one * rows, one * keys)
         numbers = [n + (high - low) * m for n, m in zip(numbers, more, strict=True)]
@@ -126,12 +128,12 @@ def of_stride(size: int, N: int, Nk: int) -> Visible:
 
 def of_strides(expr: Expr, L: int, N: int, Nk: int) -> Visible:
     """What the queries see under strides alone, of which L is the least common multiple: whether query x sees key y
-    depends on y - x modulo L. There are 2 L keys or more, so a query that sees a key sees several."""
+    depends on y - r modulo L. There are 2 L keys or more, so a query that sees a key sees several."""
     import numpy as np
 
     from .expression import evaluate, joined
 
-    sees = np.asarray(evaluate(expr, lambda atom: atom.sees(0, np.arange(L), 0), joined))
+    sees = np.asarray(evaluate(expr, lambda atom: atom.sees(0, np.arange(L), Nk - N), joined))
     if not sees.any():
         return Visible(0, 0, 0, 0, 0)
     before = np.concatenate([[0], np.cumsum(np.concatenate([sees, sees]))])

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
     """The counts of an expression whose atoms have the unit of the axes; None if there is no closed form for it here.
-    `shift` moves the diagonal of `causal`: y - x <= shift."""
+    `shift` is Nk - N, or 0 for tiles."""
     if isinstance(expr, Atom) and expr.row.counts and isinstance(expr.value, int):
-        return expr.row.counts(expr.value, rows, cols)
+        return expr.row.counts(expr.value, rows, cols, shift)
     strip = strip_of(expr, rows.length, cols.length, shift)
     return None if strip is None else strip_counts(strip, rows, cols)
 

@@ -91,6 +91,36 @@ def test_masks_of_positions_mean_what_they_say():
         assert ["".join(map(str, row.astype(int))) for row in seen] == rows, text
 
 
+@pytest.mark.parametrize("masks", [150, pytest.param(2000, marks=pytest.mark.long)])
+def test_the_last_queries_of_a_sequence_see_what_they_see_alone(masks):
+    """The queries behind cached tokens are the last rows of the mask over all tokens, under every atom."""
+    rng = random.Random(53)
+    for _ in range(masks):
+        Nk = rng.randint(2, 40)
+        N = rng.randint(1, Nk)
+        text = f"({expression(rng, '')})" + rng.choice(("", f"&documents:{lengths(rng, Nk)}"))
+        whole = bind(text, Nk, Nk, 1, 1).visible(0, Nk, 0, Nk)
+        bound = bind(text, N, Nk, rng.randint(1, 9), rng.randint(1, 9))
+        assert (bound.visible(0, N, 0, Nk) == whole[Nk - N :]).all(), (text, N, Nk)
+        assert bound._counts == bound.table_counts(bound.table), (text, N, Nk, bound.rows_q, bound.rows_k)
+        assert bound.visible_pairs() == whole[Nk - N :].sum(), (text, N, Nk)
+
+
+def test_positions_of_more_queries_than_keys():
+    """The last query stands at the last key, so the first ones stand before the first key."""
+    see = {
+        "causal": lambda x, y: y <= x,
+        "window:2": lambda x, y: abs(x - y) <= 2,
+        "global:1": lambda x, y: x < 1 or y < 1,
+        "strided:3": lambda x, y: (x - y) % 3 == 0,
+        "chunk:3": lambda x, y: x // 3 == y // 3,
+    }
+    for text, sees in see.items():
+        for N, Nk in ((7, 4), (9, 1), (5, 5), (3, 8)):
+            expected = [[sees(r + Nk - N, y) for y in range(Nk)] for r in range(N)]
+            assert bind(text, N, Nk, 2, 3).visible(0, N, 0, Nk).tolist() == expected, (text, N, Nk)
+
+
 def test_large_masks_of_positions():
     """The causal part of each chunk, and the sink for all queries behind the first chunk."""
     N, C = 2**24, 2**16
@@ -100,10 +130,12 @@ def test_large_masks_of_positions():
 
 
 def test_documents_have_all_tokens():
-    with pytest.raises(InputError, match=r"found '?5 tokens in all'?; allowed: lengths that add up to N = 6"):
+    with pytest.raises(InputError, match=r"found '?5 tokens in all'?; allowed: lengths that add up to Nk = 6"):
         bind("causal&documents:3,2", 6, 6, 2, 2)
     with pytest.raises(InputError, match="Nk = 7"):
         bind("documents:3,3", 6, 7, 2, 2)
+    with pytest.raises(InputError, match="no less than N = 7"):
+        bind("documents:3,3", 7, 6, 2, 2)
 
 
 @pytest.mark.parametrize("op", ["", "~"])
@@ -182,8 +214,8 @@ def test_lines_in_turns_are_counted_at_large_sizes():
     N, problem = 2**20, {"d": 64, "tiles": "1x1", "schedules": ["block-sparse-q"]}
     found = package.count(N=N, Nk=10, mask="strided:64", **problem)["block-sparse-q"]
     assert found.tensors["Q"]["reads"] == N * 64 * 10 // 64 == found.tensors["K"]["reads"]
-    both = package.count(N=N, Nk=10, mask="strided:64|global:5", **problem)["block-sparse-q"]
-    assert both.tensors["Q"]["reads"] == N * 64 and both.tensors["K"]["reads"] == 64 * (5 * 5 + N * 5 + N // 64 * 5)
+    both = package.count(N=N, Nk=10, mask="strided:64|sink:5", **problem)["block-sparse-q"]
+    assert both.tensors["Q"]["reads"] == N * 64 and both.tensors["K"]["reads"] == 64 * (N * 5 + N // 64 * 5)
 
 
 CLOSED = ["causal", "window:0", "window:7", "window:100&causal", "window:3&window:900", "global:0", "global:5",

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import InputError, InternalError
-from ...masks.atoms import Documents
+from ...masks.atoms import Documents, Stripes
 from ...masks.expression import Atom, Join, evaluate
 from ...masks.files import MaskFile
 from ...masks.mask import BoundMask, Mask
@@ -19,7 +19,7 @@ from ...masks.reach import Seen, ends
 
 if TYPE_CHECKING:
     from ...core.mask_types import Mask as AnyMask
-    from ...core.typing import Bools, Size
+    from ...core.typing import Bools
     from ...masks.functions import MaskFunction
 
 BitWords = NDArray[np.uint32]
@@ -147,11 +147,15 @@ class Tables:
 
     def _atom(self, atom: Atom) -> str:
         """The C expression of one atom, in parentheses if it has an operator."""
-        m, places = self.mask, ("x", "y", f"({self.mask.Nk - self.mask.N})")
+        m, x, y, see = self.mask, "x", "y", atom.row.see
+        assert see is not None, "as in Atom.sees"
         if atom.tiles:
-            places = f"(x / {m.rows_q})", f"(y / {m.rows_k})", "(0)"
-        x, y, shift = (cast("Size", CText(place)) for place in places)
-        return cast("CText", atom.sees(x, y, shift, self._value(atom))).inside(ALONE)
+            x, y = f"(x / {m.rows_q})", f"(y / {m.rows_k})"
+        elif atom.shape and (shift := m.Nk - m.N):
+            if isinstance(atom.shape, Stripes):
+                shift %= atom.shape.size  # C has negative remainders
+            x = f"(x {'-' if shift < 0 else '+'} {abs(shift)})"
+        return cast("CText", see(CText(x), CText(y), self._value(atom))).inside(ALONE)
 
     def _value(self, atom: Atom) -> int | Callable[[CText], CText] | Callable[[CText, CText], CText]:
         """The value of an atom in C. Documents and files are read from tables."""
