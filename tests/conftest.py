@@ -11,6 +11,7 @@ import nvrtc
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, settings
+from wings_here import skip_if_gone
 
 from iosim.commands.cli import main
 
@@ -59,11 +60,9 @@ def missing(name):
 def iosim():
     """Run a command line in this process: iosim("count", "--N", 8) -> click's result. Where the wing of its command was
     deleted (tests/house/test_deletable.py), the test is skipped."""
-    gone = {*os.environ.get("IOSIM_GONE", "").split(",")} - {""}
 
     def run(*args):
-        if gone & {*map(str, args)}:
-            pytest.skip("its command went with a deleted wing")
+        skip_if_gone(args)
         return CliRunner().invoke(main, [str(a) for a in args], prog_name="iosim")
 
     return run

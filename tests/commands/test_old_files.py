@@ -5,6 +5,8 @@ import subprocess
 import sys
 from inspect import isfunction
 
+from wings_here import skip_if_gone
+
 from iosim import softmax
 from iosim.steps import softmax as steps
 
@@ -32,6 +34,7 @@ iosim.register(iosim.Schedule("one-row", one_row, "whole rows of S on chip"))
 
 def rows(folder, *args):
     """What a process of its own answers: its schedules are nobody else's."""
+    skip_if_gone(args)
     line = [sys.executable, "-m", "iosim", "--load", folder / "old.py", *args, "--schedule", "one-row", "--json"]
     done = subprocess.run([*map(str, line)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

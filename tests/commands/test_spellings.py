@@ -51,7 +51,7 @@ OTHER = "for another GPU give a file: iosim hardware h100 --toml"
         ("--tp 8", "give --heads and --kv-heads of one GPU"),
         ("--softmax-scale 8", "scaling moves no words"),
         ("--kv 8", "did you mean '--kv-heads' or '--kv-dtype' or '--kv-scales'?"),
-        ("--policy lru", "an option of iosim cache"),
+        ("--at-most 1MB", "an option of iosim tune"),
         ("--bf16", "a type is given as --dtype bf16"),
         ("--FP8", "a type is given as --dtype fp8"),
         ("--dtype fp61", "did you mean 'fp16'?"),

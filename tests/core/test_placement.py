@@ -16,7 +16,6 @@ from iosim.counting.count import count, measure
 from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint
-from iosim.sweeps.run import sweep
 from iosim.tuning.least import curve, tune
 
 MUCH = 2**40  # registers without limit
@@ -290,26 +289,6 @@ def test_a_search_by_formulas_knows_one_sram_only():
     with pytest.raises(InputError, match="a schedule without a search of its own"):
         tune(256, 64, "64KB", stages=2, schedules="small-cache")
     assert tune(256, 64, "64KB", schedules="small-cache").winner
-
-
-def test_a_sweep_has_the_rows_of_counts():
-    axes = {
-        "N": 512,
-        "d": 64,
-        "M": ["16KB", "64KB"],
-        "register_bytes": [0, 8192],
-        "stages": [1, 2],
-        "acc_dtype": "fp32",
-    }
-    rows = sweep("flash1,flash2", "best,64x64", **axes)
-    assert len(rows) == 2 * 2 * 2 * 4
-    for row in rows.to_dict("records"):
-        tiles = "best" if row["tiling"] == "best" else f"{row['Br']}x{row['Bc']}"
-        (one,) = count(512, 64, M=int(row["M_bytes"]), schedules=row["schedule"], tiles=tiles, acc_dtype="fp32",
-                       register_bytes=row["register_bytes"], stages=row["stages"])  # fmt: skip
-        for name in ("Br", "Bc", "fits", "smem_peak_bytes", "register_peak_bytes", "total", "ratio_to_order"):
-            assert row[name] == getattr(one, name), name
-        assert (row["limit"] if isinstance(row["limit"], str) else None) == one.limit
 
 
 @pytest.mark.parametrize("parallel, copies", [(True, 1), (False, 2)])

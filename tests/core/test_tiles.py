@@ -2,7 +2,7 @@
 
 import pytest
 
-from iosim import InputError, Tiling, count, sweep
+from iosim import InputError, Tiling, count
 from iosim.core.tiling import RULES, read_tiles, tiles_text
 
 GIVEN = ["128x64", "128X64", (128, 64), [128, 64], ("128", 64), Tiling(128, 64)]
@@ -36,13 +36,7 @@ def test_what_cannot_be_read_is_refused(given):
 @pytest.mark.parametrize("given", ["8x8/depth=2", Tiling(8, 8, depth=2)], ids=str)
 def test_sizes_that_a_schedule_lacks_are_refused_wherever_they_are_given(given):
     """Also for one of several schedules; a schedule without tiles takes any."""
-    for ask in (count, sweep):
-        with pytest.raises(InputError, match="found '8x8/depth=2'; allowed: Br x Bc$"):
-            ask(N=16, d=8, tiles=given, schedules="flash2")
+    with pytest.raises(InputError, match="found '8x8/depth=2'; allowed: Br x Bc$"):
+        count(N=16, d=8, tiles=given, schedules="flash2")
     assert count(16, 8, tiles=given, schedules="standard")["standard"].Br is None
     assert count(16, 8, tiles=given, schedules="matmul-tiled")["matmul-tiled"].more_tiles == {"depth": 2}
-
-
-def test_a_sweep_takes_each_tiling_once():
-    rows = sweep(N=16, d=8, schedules="flash2", tiles=["8x8,8X8", (8, 8), Tiling(4, 8)])
-    assert rows[["Br", "Bc"]].to_numpy().tolist() == [[8, 8], [4, 8]]

@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 
-import iosim
 from iosim import InputError, count
 from iosim.tuning.least import tune
 
@@ -44,7 +43,6 @@ def test_names_of_schedules(names):
     assert [r.schedule for r in found] == ["flash2", "flash1"][: len(found)] and len(found) == 1 + (
         "flash1" in str(names)
     )
-    assert [r.schedule for r in iosim.sweep(names, "8x8", N=64, d=8).itertuples()] == [r.schedule for r in found]
 
 
 WRONG = [
@@ -74,11 +72,6 @@ def test_an_error_travels_between_processes():
         count(N=0, d=64, M=1000)
     again = pickle.loads(pickle.dumps(caught.value))
     assert type(again) is InputError and str(again) == str(caught.value) and again.where == caught.value.where
-
-
-def test_sweeps_know_their_keywords():
-    with pytest.raises(ValueError, match="did you mean 'tiles'"):
-        iosim.sweep(N=64, d=8, tile="8x8")
 
 
 LINES = [

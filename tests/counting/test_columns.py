@@ -5,10 +5,7 @@ import io
 
 import pytest
 
-from iosim import sweep
 from iosim.counting.columns import COLUMNS, every_column
-from iosim.errors import InputError
-from iosim.pictures.traffic import traffic_chart
 from iosim.tables import excess
 
 SMALL = ["--N", "64", "--d", "8", "--M", "2KB"]
@@ -56,14 +53,6 @@ def test_further_tile_sizes_are_in_the_row(tiles, iosim):
     assert row["total"] == single[0]["total"] and row["sram_peak_bytes"] == single[0]["sram_peak_bytes"]
 
 
-def test_a_sweep_has_the_same_columns_in_every_chunk():
-    rows = sweep(
-        N=[16, 32], d=8, M=[100, 4000], mask=["dense", "causal"], schedules=["small-cache", "flash2"], splits=3
-    )
-    assert tuple(rows.columns) == (*COLUMNS, "splits", "more_tiles") and set(rows["splits"]) == {3}
-    assert not rows.isna()["more_tiles"].any() and (rows["more_tiles"] == "")[rows["schedule"] == "flash2"].all()
-
-
 def test_columns_can_be_asked_for(iosim):
     row = read(iosim, "sweep", *SMALL, "--schedule", "flash2", "--columns", "total,splits,more_tiles")[0]
     assert row == {"total": row["total"], "splits": "4", "more_tiles": ""}
@@ -87,8 +76,6 @@ def test_ideal_is_no_rule_for_tiles(command, iosim):
 def test_an_ideal_schedule_hides_no_bad_tiles(tiles, iosim):
     result = iosim("count", "--N", "64", "--d", "8", "--tiles", tiles, "--schedule", "standard")
     assert result.exit_code == 2 and "--tiles" in result.stderr
-    with pytest.raises(InputError, match="--tiles"):
-        sweep(N=64, d=8, tiles=tiles, schedules=["standard"])
 
 
 @pytest.mark.parametrize("name", ["flash2-bwd", "linear", "matmul-tiled", "softmax-2pass", "flash2"])
@@ -103,22 +90,3 @@ def test_a_curve_has_the_bounds_of_its_family(iosim):
     assert row["compulsory_words"] == str(7 * 64 * 8) and row["saha_ye_words"] == "" and row["order_words"]
     row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "linear")[-1]
     assert row["compulsory_words"] == row["total"] and row["order_words"] == row["ratio_to_order"] == ""
-
-
-def test_a_picture_sees_the_options_of_a_schedule():
-    """Each option changes the words, so a picture that left it out would differ."""
-    for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
-        values = {"N": "64,128", "d": "8", "M": "4KB", "heads": "4", "kv_heads": "2"}
-        plain, given = (traffic_chart({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))
-        assert plain != given, name
-
-
-def test_a_picture_against_n_needs_no_sram():
-    chart = traffic_chart({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
-    assert "M =" not in chart.title and [line.kind for line in chart.lines] == ["data", "floor"]
-
-
-@pytest.mark.parametrize("options, where", [({"splits": "0"}, "--splits"), ({"page_size": "x"}, "--page-size")])
-def test_bad_options_of_a_picture(options, where):
-    with pytest.raises(InputError, match=where):
-        traffic_chart({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")

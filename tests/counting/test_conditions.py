@@ -88,12 +88,9 @@ def accepts(line, flag):
 
 
 def test_notes_are_in_the_json_too(ask):
-    for line in (
-        ("cache", "--N", 300, "--d", 16, "--tiles", "best"),
-        ("tune", "--over", "N", "--schedule", "flash1,flash2", "--N", "64:256:+64", "--d", D),
-    ):
-        (note,) = ask(*line, "--hardware", GPU)["notes"]
-        assert note.startswith("--hardware implies") and ask(*line, "--hardware", GPU, "--paper-model")["notes"] == []
+    line = ("tune", "--over", "N", "--schedule", "flash1,flash2", "--N", "64:256:+64", "--d", D)
+    (note,) = ask(*line, "--hardware", GPU)["notes"]
+    assert note.startswith("--hardware implies") and ask(*line, "--hardware", GPU, "--paper-model")["notes"] == []
 
 
 def test_what_is_given_wins(ask):
@@ -112,72 +109,28 @@ def test_what_is_given_wins(ask):
     assert "changes nothing without --hardware" in vain
 
 
-def test_python_and_the_command_line_agree(ask):
-    for name, line in {
-        "count": (),
-        "tune": (),
-        "bounds": (),
-        "roofline": ("--tiles", "64x64"),
-    }.items():
-        tiles = {"tiles": line[1]} if line else {}
-        for paper in (False, True):
-            said = ask(name, *SIZES, "--hardware", GPU, *line, *["--paper-model"] * paper)
-            found = getattr(package, name)(N, D, hardware=GPU, paper_model=paper, **tiles)
-            own = json.loads(json.dumps(found.to_dict()))
-            assert {key: said[key] for key in own} == own
-            assert any("implies" in note for note in own["notes"]) == (not paper)
+@pytest.mark.parametrize(
+    "name, tiles", [("count", ()), ("tune", ()), ("bounds", ()), ("roofline", ("--tiles", "64x64"))]
+)
+def test_python_and_the_command_line_agree(name, tiles, ask):
+    for paper in (False, True):
+        said = ask(name, *SIZES, "--hardware", GPU, *tiles, *["--paper-model"] * paper)
+        found = getattr(package, name)(
+            N, D, hardware=GPU, paper_model=paper, **dict(zip(["tiles"], tiles[1:], strict=False))
+        )
+        own = json.loads(json.dumps(found.to_dict()))
+        assert {key: said[key] for key in own} == own
+        assert any("implies" in note for note in own["notes"]) == (not paper)
 
 
 def test_every_function_that_takes_hardware_takes_paper_model():
     functions = [f for name in package.__all__ if inspect.isfunction(f := getattr(package, name))]
     taking = [f.__name__ for f in functions if "hardware" in inspect.signature(f).parameters]
-    assert {"count", "tune", "over_N", "bounds", "sweep", "plot", "cache"} <= {*taking}
+    assert {"count", "tune", "over_N", "bounds"} <= {*taking}
     lacking = [
         f.__name__ for f in functions if f.__name__ in taking and "paper_model" not in inspect.signature(f).parameters
     ]
     assert set(lacking) <= {"explain", "verify", "profile", "prune"}, "these take no M from it"
-
-
-def test_a_sweep_in_a_file_and_over_gpus(tmp_path, iosim):
-    """Every point has the conditions, of each type its own; the file may ask for the paper's model."""
-    file = tmp_path / "grid.toml"
-    file.write_text('N = 1024\nd = 64\nhardware = ["t4", "h100"]\ndtype = ["fp16", "fp32"]\nschedule = "flash2"\n')
-    out = iosim("sweep", file, "--json")
-    rows = [json.loads(row) for row in out.stdout.splitlines()]
-    assert [r["acc_dtype"] for r in rows] == ["fp32"] * 4 and all(r["Br"] % 16 == 0 == r["Bc"] % 16 for r in rows)
-    assert out.stderr.count("--hardware implies fp32 accumulators and best tiles") == 1
-    assert {r["total"] for r in rows if r["hardware"] == "h100" and r["dtype"] == "fp16"} == {
-        package.tune(1024, 64, hardware=GPU, schedules="flash2").results[0].total
-    }
-    file.write_text(file.read_text() + "paper_model = true\n")
-    assert iosim("sweep", file, "--json").stdout != out.stdout
-    assert '"acc_dtype":"fp16"' in iosim("sweep", file, "--json").stdout
-    file.write_text(file.read_text().replace("true", "1"))
-    assert "true or false" in iosim("sweep", file).stderr
-
-
-def test_a_sweep_of_tune_asks_the_gpu(iosim):
-    """Published tiles, and the goals of tune, are those of the GPU at each point."""
-    line = ("--N", 1024, "--d", 64, "--hardware", GPU, "--schedule", "flash2", "--json")
-    labels = [json.loads(row)["label"] for row in iosim("sweep", "--what", "tune", *line).stdout.splitlines()]
-    assert "FlashAttention-3" in labels
-    goal = iosim("sweep", "--what", "tune", *line, "--at-most", "1MB")
-    (row,) = map(json.loads, goal.stdout.splitlines())
-    assert row["Br"] % 16 == 0 and row["acc_dtype"] == "fp32"
-
-
-def test_pictures_and_pages_have_the_conditions(tmp_path, iosim):
-    chart = package.plot(N="1024,2048", d=64, hardware=GPU, schedules="flash2")
-    assert chart.notes and "fp32 accumulators" in chart.notes[0]
-    paper = package.plot(N="1024,2048", d=64, hardware=GPU, schedules="flash2", paper_model=True)
-    assert (
-        paper.svg() != chart.svg() and paper.svg() == package.plot(N="1024,2048", d=64, M=M, schedules="flash2").svg()
-    )
-    page = tmp_path / "page.html"
-    found = iosim("report", *SIZES, "--hardware", GPU, "-o", page)
-    assert found.exit_code == 0 and "fp32 accumulators" in found.stderr and "fp32 accumulators" in page.read_text()
-    tiles = package.count(N, D, hardware=GPU)["flash2"]
-    assert f"{tiles.Br}x{tiles.Bc}" in page.read_text()
 
 
 def test_the_conditions_are_decided_in_one_place():

@@ -14,7 +14,7 @@ from test_golden import CASES, DECODE, mask_of
 from test_golden import NAMES as GOLDEN_NAMES
 
 import iosim
-from iosim import SCHEDULES, Attention, Tiling, count, floor, sweep
+from iosim import SCHEDULES, Attention, Tiling, floor
 from iosim.counting import floors, forms
 from iosim.counting.count import measure
 from iosim.counting.floor_arrays import floor_words
@@ -490,22 +490,6 @@ def test_many_at_once_are_the_same(family, mask, length):
         exact = FLOORS[family](one, M[k] // 2).words
         room = one.instances + 2e-14 * exact
         assert words == exact or (exact == 0 and np.isnan(words)) or exact - room <= words < exact
-
-
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:3|global:1", "causal:b"])
-@pytest.mark.parametrize("M", ["1KB:64KB:x4", None])
-def test_a_sweep_has_the_ratios_of_counts(mask, M):
-    names, sizes = ["flash1", "flash2", "block-sparse-q", "flash2-bwd", "linear"], {"heads": 4, "kv_heads": 2}
-    rows = sweep(N="16:256:x4", d=[8, 32], M=M, mask=mask, schedules=names[: 4 if mask != "dense" else 5], tiles="16x8",
-                 **sizes)  # fmt: skip
-    for row in rows.to_dict("records"):
-        given = None if M is None else int(row["M_bytes"])
-        one = count(row["N"], row["d"], given, schedules=[row["schedule"]], tiles="16x8", mask=mask, **sizes).results[0]
-        assert row["ratio_to_floor"] == one.ratio_to_floor or (
-            one.ratio_to_floor is None and np.isnan(row["ratio_to_floor"])
-        )
-    assert rows["ratio_to_floor"].isna().all() == (mask == "causal:b")
-    assert rows["ratio_to_floor"].isna().all() or rows["ratio_to_floor"].min() >= 1
 
 
 # What is printed is what the pages state

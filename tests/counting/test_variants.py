@@ -1,63 +1,8 @@
-"""Options as axes of a sweep: each row is the count with these options."""
+"""Options that usual schedules cannot read, and query heads that could share keys and do not: a note says so."""
 
-import pandas as pd
 import pytest
 
 SIZES = ("--N", 64, "--d", 32)
-
-
-def rows(run, tmp_path, *args):
-    result = run("sweep", "--M", "8KB", "-o", tmp_path / "x.csv", *args)
-    assert result.exit_code == 0, result.output
-    return pd.read_csv(tmp_path / "x.csv")
-
-
-def test_splits_and_gqa(iosim, tmp_path):
-    from iosim import count
-
-    args = ("--N", 1, "--Nk", "512,640", "--d", 16, "--heads", 4, "--kv-heads", 2, "--schedule", "split-kv")
-    found = rows(iosim, tmp_path, *args, "--splits", "1,2:4:+2", "--gqa", "repeat,pack")
-    assert len(found) == 2 * 3 * 2 and set(found.splits) == {1, 2, 4} and set(found.gqa) == {"repeat", "pack"}
-    assert int(iosim("sweep", *args, "--M", "8KB", "--splits", "1,2", "--dry-run").stdout) == 4
-    for row in found.itertuples():
-        one = count(1, 16, "8KB", Nk=row.Nk, heads=4, kv_heads=2, splits=row.splits, gqa=row.gqa, schedules="split-kv")
-        assert one["split-kv"].total == row.total
-    assert found.total.nunique() > 6
-
-
-def test_multiples_and_masks(iosim, tmp_path):
-    from iosim import count
-
-    args = ("--N", "100:300:+100", "--d", 16, "--tile-multiple", "1,16", "--mask", "dense; causal&window:64;causal")
-    found = rows(iosim, tmp_path, *args, "--schedule", "block-sparse-q")
-    assert len(found) == 3 * 2 * 3 and list(found.columns)[-1] == "tile_multiple"
-    for row in found.itertuples():
-        one = count(row.N, 16, "8KB", mask=row.mask, tile_multiple=row.tile_multiple, schedules="block-sparse-q")
-        assert one["block-sparse-q"].total == row.total
-
-
-def test_from_python_and_from_toml(iosim, tmp_path):
-    from iosim import sweep
-
-    found = sweep("split-kv", N=1, Nk=512, d=16, M="8KB", splits=[1, 4], tile_multiple=16)
-    assert list(found.splits) == [1, 4] and "tile_multiple" not in found
-    (tmp_path / "x.toml").write_text('[sweep]\nN = 1\nNk = 512\nd = 16\nschedule = "split-kv"\nsplits = [1, 4]\n')
-    assert list(rows(iosim, tmp_path, tmp_path / "x.toml").splits) == [1, 4]
-
-
-WRONG = [
-    (("--splits", "1,0"), "--splits"),
-    (("--gqa", "repeat,some"), "--gqa"),
-    (("--tile-multiple", "x"), "--tile-multiple"),
-    (("--gqa", "repeat,pack", "--mask", "dense;causal"), "--gqa"),
-    (("--mask", "causal;"), "--mask"),
-]
-
-
-@pytest.mark.parametrize("args, where", WRONG, ids=str)
-def test_what_is_wrong_is_said_before_anything_is_written(args, where, iosim):
-    result = iosim("sweep", "--N", "64,128", "--d", 8, "--M", "4KB", *args)
-    assert result.exit_code == 2 and result.stdout == "" and where in result.stderr
 
 
 def test_query_heads_that_share_nothing_are_noted_in_decoding(ask, iosim):

@@ -259,3 +259,29 @@ def test_the_page_in_python_is_that_of_the_command(iosim, tmp_path):
     )
     with pytest.raises(package.InputError, match="-o: found"):
         package.report(64, 8, "4KB", path="page.png")
+
+
+def test_a_page_of_two_families_has_no_winner(iosim, tmp_path):
+    line = ("report", "--N", 1024, "--d", 64, "--M", "64KB", "--schedule")
+    pages = {}
+    for names in ("flash2", "flash2,linear"):
+        assert iosim(*line, names, "-o", tmp_path / "page.html").exit_code == 0
+        pages[names] = (tmp_path / "page.html").read_text()
+    assert ["moves the fewest bytes in the question" in page for page in pages.values()] == [True, False]
+    drawn = [re.findall(r"<h2>Words by tensor</h2>.*?</svg>", page, re.S)[0] for page in pages.values()]
+    assert [">floor</text>" in one for one in drawn] == [True, False]
+
+
+def test_counts_above_int64_have_a_page(iosim):
+    line = ("--d", 1024, "--heads", 1024, "--M", "1KB", "--schedule", "standard")
+    page = iosim("report", "--N", 2**30, *line)
+    assert page.exit_code == 0 and page.stdout.count("<svg") >= 1 and "standard" in page.stdout
+
+
+def test_a_page_has_the_conditions_of_a_gpu(tmp_path, iosim):
+    page = tmp_path / "page.html"
+    found = iosim("report", "--N", 1100, "--d", 64, "--hardware", "h100", "-o", page)
+    assert found.exit_code == 0 and "fp32 accumulators" in found.stderr and "fp32 accumulators" in page.read_text()
+    tiles = count(1100, 64, hardware="h100")["flash2"]
+    assert f"{tiles.Br}x{tiles.Bc}" in page.read_text()
+    assert "FA2, FA3: published tiles of FlashAttention-2 and FlashAttention-3" in page.read_text()

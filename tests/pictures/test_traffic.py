@@ -14,9 +14,10 @@ from iosim.drawing.chart import shapes
 from iosim.drawing.chart_svg import OUTLINES
 from iosim.drawing.proven import FLOOR
 from iosim.errors import InputError
+from iosim.hardware import load
 from iosim.pictures.mask import tile_map
 from iosim.pictures.mask_text import describe
-from iosim.pictures.traffic import from_rows, octaves, sheet_of_rows, traffic_chart
+from iosim.pictures.traffic import from_rows, octaves, read_rows, sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import LEAST, curve_sheet
 from iosim.tuning.least import curve, tune
 
@@ -232,3 +233,53 @@ def test_options_with_no_part_in_a_mask_are_named(iosim):
     assert iosim(*line, "--hardware", "h100").stderr == "note: --hardware changes nothing in --picture mask\n"
     two = iosim(*line, "--M", "100KB", "--schedule", "flash2").stderr
     assert two == "note: --M and --schedule change nothing in --picture mask\n"
+
+
+def test_a_picture_sees_the_options_of_a_schedule():
+    """Each option changes the words, so a picture that left it out would differ."""
+    for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
+        values = {"N": "64,128", "d": "8", "M": "4KB", "heads": "4", "kv_heads": "2"}
+        plain, given = (traffic_chart({**values, **more}, (name,), "best").lines[0].y for more in ({}, options))
+        assert plain != given, name
+
+
+def test_a_picture_against_n_needs_no_sram():
+    chart = traffic_chart({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
+    assert "M =" not in chart.title and [line.kind for line in chart.lines] == ["data", "floor"]
+
+
+@pytest.mark.parametrize("options, where", [({"splits": "0"}, "--splits"), ({"page_size": "x"}, "--page-size")])
+def test_bad_options_of_a_picture(options, where):
+    with pytest.raises(InputError, match=where):
+        traffic_chart({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")
+
+
+@pytest.mark.parametrize(
+    "options, floors",
+    [({"splits": "1,4", "schedules": "split-kv"}, 1), ({"kv_dtype": "fp8,fp16"}, 2), ({"register_bytes": "0,64K"}, 2)],
+    ids=str,
+)
+def test_any_option_may_split_the_lines_of_a_picture(options, floors):
+    """There is one line of the floor, unless the option changes it."""
+    text = package.plot(N="1024:4096:x2", d=64, M="100KB", **{"schedules": "flash2", **options}).svg()
+    assert len(set(re.findall(rf"{next(iter(options))} = (\w+)", text))) == 2 and text.count(">floor") == floors
+
+
+def test_a_title_names_the_options_of_its_problem():
+    ask = {"N": "1024,2048", "d": 128, "M": "100KB", "schedules": "flash2"}
+    titles = {package.plot(**ask, **more).drawn.title for more in ({}, {"heads": 4}, {"Nk": 512}, {"kv_dtype": "fp8"})}
+    assert len(titles) == 4
+
+
+def test_counts_above_int64_are_drawn(tmp_path, iosim):
+    line = ("--N", "1073741824,64", "--d", 1024, "--heads", 1024, "--M", "1KB", "--schedule", "standard")
+    assert iosim("sweep", *line, "-o", tmp_path / "x.csv").exit_code == 0
+    (line,) = from_rows(read_rows(str(tmp_path / "x.csv")), "N", "total", ()).lines
+    assert line.x == [64, 2**30] and line.y[1] == pytest.approx(4722370986469272584192) and line.y[0] < 2**40
+
+
+def test_a_picture_has_the_conditions_of_a_gpu():
+    asked = {"N": "1024,2048", "d": 64, "schedules": "flash2"}
+    chart, paper = package.plot(**asked, hardware="h100"), package.plot(**asked, hardware="h100", paper_model=True)
+    assert chart.notes and "fp32 accumulators" in chart.notes[0]
+    assert paper.svg() != chart.svg() and paper.svg() == package.plot(**asked, M=load("h100").sram_bytes).svg()

@@ -16,13 +16,11 @@ from iosim import (
     Capacity,
     Flops,
     Folded,
-    InputError,
     Machine,
     Numeric,
     Tiling,
     Traffic,
     count,
-    sweep,
 )
 from iosim.core.problem import DENSE
 from iosim.core.shapes import Tile
@@ -200,11 +198,6 @@ def test_packing_changes_traffic_only(ask):
 def test_one_causal_query_packs_like_a_dense_one(ask):
     args = [*DECODE, "--kv-heads", 8, "--gqa", "pack"]
     assert ask("count", *args, "--mask", "causal")["results"] == ask("count", *args)["results"]
-    rows = sweep(N=1, Nk=[64, 96], d=8, heads=4, kv_heads=[1, 2, 4], gqa="pack", mask="causal", tiles="4x8",
-                 schedules="flash2,split-kv")  # fmt: skip
-    dense = sweep(N=1, Nk=[64, 96], d=8, heads=4, kv_heads=[1, 2, 4], gqa="pack", tiles="4x8",
-                  schedules="flash2,split-kv")  # fmt: skip
-    assert rows["total"].tolist() == dense["total"].tolist() and len(set(rows["total"])) > 6
 
 
 @pytest.mark.parametrize(("name", "most"), [("paged", 16), ("paged-split-kv", 16), ("split-kv", 2256)])
@@ -215,23 +208,6 @@ def test_the_best_key_tile_is_no_longer_than_a_page_or_a_share(name, most):
         assert row.Bc == most, row
         longer = count(N, 128, Nk=9000, M="8MB", tile_multiple=16, schedules=name, tiles=f"{row.Br}x9008")[name]
         assert (row.total, row.sram_peak_bytes) == (longer.total, longer.sram_peak_bytes)
-
-
-@pytest.mark.parametrize("options", [{"splits": 3}, {"page_size": 5, "acc_dtype": "fp32"}, {"gqa": "pack"}])
-@pytest.mark.parametrize("tiles", ["best", "3x4"])
-def test_sweeps_say_what_counts_say(options, tiles):
-    names = ["split-kv", "paged", "flash2"]
-    acc = options.pop("acc_dtype", "fp16") if "acc_dtype" in options else "fp16"
-    rows = sweep(N="1,13", Nk="7,50", d="4", M="400,2KB", heads=6, kv_heads="1,3,6", acc_dtype=acc, tiles=tiles,
-                 schedules=names, **options)  # fmt: skip
-    assert len(rows) == 2 * 2 * 2 * 3 * 3
-    for _, row in rows.iterrows():
-        sizes = {name: int(row[name]) for name in ("N", "Nk", "d", "heads", "kv_heads")}
-        one = count(**sizes, M=int(row["M_bytes"]), acc_dtype=acc, tiles=tiles, schedules=[row["schedule"]], **options)
-        result = one[row["schedule"]]
-        found = (row["Br"], row["Bc"], row["total"], row["total_bytes"], row["flops"], row["sram_peak_bytes"])
-        assert found == (result.Br, result.Bc, result.total, result.total_bytes, result.flops, result.sram_peak_bytes)
-        assert row["ratio_to_standard"] == pytest.approx(result.ratio_to_standard, rel=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -246,23 +222,6 @@ def test_sweeps_say_what_counts_say(options, tiles):
 def test_bad_input(command, bad, iosim):
     result = iosim(command, "--N", 8, "--d", 4, "--tiles", "4x4", *bad)
     assert result.exit_code == 2 and bad[0] in result.stderr and result.stdout == ""
-
-
-def test_a_sweep_that_packs_queries_of_causal_heads_is_refused():
-    with pytest.raises(InputError, match="--gqa"):
-        sweep(N=[1, 5], d=4, heads=4, kv_heads=2, gqa="pack", mask="causal", tiles="4x4", schedules="flash2")
-
-
-def test_a_file_gives_splits_pages_and_packing(iosim, tmp_path):
-    file = tmp_path / "decode.toml"
-    text = '[sweep]\nN = 1\nNk = 100\nd = 8\nheads = 4\nkv_heads = 2\ntiles = "4x8"\nschedule = ["split-kv", "paged"]\n'
-    file.write_text(text + 'splits = 7\npage_size = 10\ngqa = "pack"\n')
-    lines = iosim("sweep", file).stdout.splitlines()
-    totals = [int(row.split(",")[lines[0].split(",").index("total")]) for row in lines[1:]]
-    rows, keys = 2 * 2 * 8, 2 * 2 * 100 * 8  # Q or O; K and V
-    assert totals == [7 * rows + keys + 2 * 7 * (rows + 4) + rows, rows + keys + 2 * 10 + rows]
-    file.write_text(text + 'gqa = "pakc"\n')
-    assert iosim("sweep", file).exit_code == 2
 
 
 BLOCKS = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
 from iosim.core.problem import DENSE, skips_tiles
 from iosim.core.watchers import same_counts
 from iosim.counting.floors import floor
@@ -114,8 +114,7 @@ def test_arrays_count_like_numbers(name):
         assert room.peak_bytes[k] == one_room.peak_bytes
 
 
-def test_floors_of_latent_rows_in_sweeps():
-    """Those of a sweep, in float64, against the exact ones; and no schedule is below."""
+def test_no_schedule_is_below_the_floor_of_latent_rows():
     rng = random.Random(2)
     for _ in range(60):
         N, Nk, dv = rng.randint(1, 300), rng.randint(1, 300), rng.randint(1, 40)
@@ -123,10 +122,10 @@ def test_floors_of_latent_rows_in_sweeps():
         p = {"N": N, "Nk": Nk, "d": d, "dv": dv, "latent": True, "kv_dtype": rng.choice(["fp16", "fp8"])}
         names = "flash2,flash1,standard-tiled" if p["kv_dtype"] == "fp16" else "flash2"
         tiles, exact = rng.choice(["1x1", "7x3", "400x4"]), floor(Attention(**p), M).words
-        for row in sweep(**p, **({} if M is None else {"M": M}), tiles=tiles, schedules=names).to_dict("records"):
-            if row["fits"] is not False:
-                assert row["ratio_to_floor"] == pytest.approx(row["total"] / exact, rel=1e-3)
-                assert row["total"] / exact >= 1
+        for row in count(**p, M=M, tiles=tiles, schedules=names):
+            if row.fits is not False:
+                assert row.ratio_to_floor == pytest.approx(row.total / exact, rel=1e-15)
+                assert row.total / exact >= 1
 
 
 def test_the_floor_of_latent_rows_is_nearly_reached():

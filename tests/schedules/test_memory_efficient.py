@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic, count
 from iosim.core.problem import DENSE
 from iosim.core.watchers import same_counts
 from iosim.errors import FoldingError
@@ -97,17 +97,6 @@ def test_the_search_is_exact(mask):
         found = best_tiles(SCHEDULE, p, M, multiple)
         assert (found and sum(map(sum, counted(Folded, p, found).values()))) == least
         assert found is None or footprint(SCHEDULE, p, found).peak_bytes <= M
-
-
-@pytest.mark.parametrize("tiles", ["best", "5x9"])
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:4&global:3"])
-def test_sweeps_say_what_counts_say(mask, tiles):
-    rows = sweep(N="30,64", d="4", M="600,2KB", mask=mask, schedules=f"{NAME},flash2", tiles=tiles)
-    assert len(rows) == 8
-    for _, row in rows.iterrows():
-        result = count(int(row["N"]), 4, int(row["M_bytes"]), mask=mask, schedules=[row["schedule"]], tiles=tiles)
-        one = result[row["schedule"]]
-        assert (row["Br"], row["Bc"], row["total"], row["fits"]) == (one.Br, one.Bc, one.total, one.fits)
 
 
 def test_best_is_refused_where_the_mask_counts_tiles(iosim):

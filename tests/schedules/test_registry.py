@@ -14,7 +14,6 @@ from paths import ROOT
 import iosim
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.problem import skips_tiles
-from iosim.counting import about_schedules
 from iosim.errors import InputError, InternalError
 from iosim.schedules import FILES
 from iosim.schedules.registry import LETTERS, Schedule, Schedules, find
@@ -129,9 +128,8 @@ def stores_q(chip, p, t):
 def test_a_schedule_that_never_stores_its_output_is_told(text, stored):
     mine = Schedule("no-output", text, "no output")
     try:
-        for ask in (iosim.count, iosim.sweep):
-            with pytest.raises(iosim.IosimError, match=f"no-output never stores its output O; .*stores: {stored};"):
-                ask(N=64, d=8, tiles="16x16", schedules="no-output" if ask is iosim.sweep else [mine])
+        with pytest.raises(iosim.IosimError, match=f"no-output never stores its output O; .*stores: {stored};"):
+            iosim.count(N=64, d=8, tiles="16x16", schedules=[mine])
         other = Schedule("no-output", stores_q, "another answer", answer=lambda hbm, p, visible: {"Q": hbm["Q"]})
         iosim.register(other)
         assert iosim.count(N=64, d=8, tiles="16x16", schedules="no-output")["no-output"].writes == 64 * 8
@@ -200,7 +198,7 @@ def test_the_formula_is_the_traffic(name):
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_the_command_shows_one_in_full(name, iosim, ask):
     (row,) = ask("schedules", name)["schedules"]
-    assert row["schedule"] == name and all(row[x] for x in ("source", "formula", "state", "tensors", "CUDA"))
+    assert row["schedule"] == name and all(row[x] for x in ("source", "formula", "state", "tensors"))
     text = iosim("schedules", name).stdout
     assert max(map(len, text.splitlines())) <= 80
     flat = re.sub(r"\s+", " ", text)
@@ -222,21 +220,9 @@ def test_what_is_found_out(ask):
     assert "--mask" in rows["block-sparse-q"]["options"] and "--visit-all" not in rows["block-sparse-q"]["options"]
     assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
     assert "--elementwise" in rows["standard-tiled"]["options"] and "--count-init" in rows["flash1"]["options"]
-    assert rows["flash2"]["CUDA"] == "yes" and rows["matmul-tiled"]["more tiles"] == "depth"
+    assert rows["matmul-tiled"]["more tiles"] == "depth"
     assert rows["flash1"]["tensors"].endswith("l (N) read and written; m (N) read and written")
     assert rows["selected-keys-outside"]["tensors"].startswith("blocks (chosen_blocks) read; K (Nk, k_words) read")
-
-
-def test_a_schedule_without_cuda_says_why():
-    def strange(o):
-        """A step that is not in steps/softmax.cuh."""
-
-    def text(chip, p, t):
-        for i in chip.tiles(p.N, t.rows_q):
-            chip.store(chip.compute("O", (i, p.dv), strange), "O", i)
-
-    shown = about_schedules.text_of(about_schedules.schedule_row(Schedule("mine", text, "mine")))
-    assert "no: step 'strange' has no CUDA" in shown and "formula" not in shown
 
 
 def test_an_unknown_name(iosim):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count, sweep
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic, count
 from iosim.core.watchers import same_counts
 from iosim.counting.floors import selected_floor
 from iosim.schedules import selected
@@ -101,7 +101,7 @@ def test_arrays_count_like_numbers():
             assert found == one.tensors
 
 
-def test_no_schedule_is_below_the_floor_and_sweeps_have_it():
+def test_no_schedule_is_below_the_floor():
     rng = random.Random(3)
     for _ in range(50):
         block, top, latent = rng.randint(1, 16), rng.randint(1, 6), rng.random() < 0.4
@@ -109,11 +109,10 @@ def test_no_schedule_is_below_the_floor_and_sweeps_have_it():
              "key_block": block, "latent": latent}  # fmt: skip
         M = rng.choice([None, rng.randint(100, 50000)])
         exact = selected_floor(Attention(**p), None if M is None else M // 2).words
-        rows = sweep(**p, **({} if M is None else {"M": M}), tiles="3x5", schedules=",".join(NAMES)).to_dict("records")
-        for row in rows:
-            assert row["total"] >= exact
-            if row["fits"] is not False:
-                assert row["ratio_to_floor"] == pytest.approx(row["total"] / exact, rel=1e-3)
+        for row in count(**p, M=M, tiles="3x5", schedules=NAMES):
+            assert row.total >= exact
+            if row.fits is not False:
+                assert row.ratio_to_floor == pytest.approx(row.total / exact, rel=1e-15)
 
 
 @pytest.mark.parametrize("bad", [

@@ -15,6 +15,7 @@ from iosim.errors import InternalError
 from iosim.points import Question, own_options, places, question
 from iosim.sweeps import questions
 from iosim.sweeps.questions import Asked, types_of_rows
+from iosim.wings import offered
 
 AXES = {
     "tune": {"--N": (32,), "--d": (8,), "--dtype": ("fp16", "fp32"), "--M": ("2KB", "4KB"), "--stages": (1, 2),
@@ -41,7 +42,7 @@ OTHERS = [  # of the same commands, with other options
     ("roofline", {"--N": (32,), "--d": (8,), "--schedule": ("standard",), "--elementwise": (0, 2), "--hardware": ("t4",)}),
 ]  # fmt: skip
 AXES = {what: axes for what, axes in AXES.items() if what in places()}  # a deleted wing takes its own with it
-OTHERS = [(what, axes) for what, axes in OTHERS if what in places()]
+OTHERS = [(what, axes) for what, axes in OTHERS if what in places() and ("--by" not in axes or offered("fastest"))]
 ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype", "--acc-dtype", "--mask", "--N", "--d",
          "--heads", "--hardware", "--M", "--by", "--least-blocks", "--curve", "--at-most", "--x-floor", "--granularity", "--line", "--policy",
          "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",

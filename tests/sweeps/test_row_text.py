@@ -1,5 +1,7 @@
 """Lines of a sweep have the bytes that `str`, `repr`, pandas and json give."""
 
+import csv
+import io
 import json
 import subprocess
 import sys
@@ -105,3 +107,11 @@ print(plan.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     ]
     (few, little), (many, much) = (map(int, text.split()) for text in said)
     assert few > 100_000 and many > 1_000_000 and much - little < 150 * 1024
+
+
+@pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+cmd", "-1", "@sum", "\ttab"])
+def test_texts_that_begin_as_formulas_are_written_as_texts(text):
+    found = row_text.header(["name", "n"]) + row_text.lines_of_csv(
+        Chunk({"name": Cells.of([text]), "n": Cells.of([-3])})
+    )
+    assert list(csv.DictReader(io.StringIO(found.decode()))) == [{"name": "'" + text, "n": "-3"}]

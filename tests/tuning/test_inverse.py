@@ -258,23 +258,6 @@ def test_many_stretches_are_shown_in_part(N, d, iosim, ask):
     assert iosim(*line, "--csv").stdout.count("\n") == count + 1
 
 
-@pytest.mark.parametrize("own", [{"at_most": ["64KB", "1MiB"]}, {"x_floor": [1.1, "2"]}], ids=ids)
-def test_a_sweep_has_the_rows_of_the_goals(own):
-    ((name, goals),) = own.items()
-    found = package.sweep(N=[64, 128], d=8, what="tune", schedules="flash1,flash2", **own)
-    rows = [
-        row
-        for N in (64, 128)
-        for goal in goals
-        for row in least_M(N, 8, schedules="flash1,flash2", **{name: goal}).to_rows()
-    ]
-    assert len(found) == len(rows) > 4 and found[
-        "M_bytes" if name == "at_most" else "from_M_bytes"
-    ].dropna().tolist() == [
-        M for row in rows if (M := row["M_bytes" if name == "at_most" else "from_M_bytes"]) is not None
-    ]
-
-
 @pytest.mark.parametrize("args, said", [
     (("--at-most", "x"), "--at-most: found 'x'; allowed: bytes as"), (("--x-floor", "0.9"), "--x-floor: found '0.9'; allowed: a number from 1, as 1.2"),
     (("--x-floor", "nan"), "a number from 1"), (("--x-floor", "1/0"), "a number from 1"),

@@ -1,6 +1,6 @@
 """After any fault nothing is lost, nothing is doubled, nothing is half-written, and the message says what to do.
 
-`python tests/faults/test_faults.py` makes all tries and writes the table of docs/scale.md. The long tests make all of
+`python tests/sweeps/test_faults.py` makes all tries and writes the table of docs/scale.md. The long tests make all of
 them as well, and the short ones one of each that needs no other process.
 """
 
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from forks import Forked
 from paths import ROOT
 from sweeps_run import GRID, LONG, SMALLEST, begun, cluster_of, until
+from wings_here import skip_if_gone
 
 from iosim.counting import sweep as counted
 
@@ -50,6 +51,7 @@ class Run:
     pace = 1.0
 
     def __init__(self, place, *args, most_bytes=None):
+        skip_if_gone(args)
         self.said, more = place / f"stderr-{os.urandom(4).hex()}", {"most_bytes": most_bytes}
         self.process = Forked("iosim", args, stderr=self.said, chunk_rows=counted.CHUNK_ROWS, **more)
 

@@ -8,6 +8,7 @@ import pytest
 from paths import ROOT
 from spread import spread
 from sweeps_run import SMALLEST
+from wings_here import skip_if_gone
 
 from iosim import __version__
 from iosim.commands import load
@@ -97,6 +98,7 @@ def test_an_edited_hardware_file_is_another_argument(iosim, gpu, tmp_path):
 @pytest.mark.parametrize("team", [None, pytest.param(processes(2), marks=pytest.mark.long)])
 def test_hardware_files_travel_with_the_work(team, gpu):
     """The file is gone when parts are made."""
+    skip_if_gone(ROOFLINE)
     plan = build({"N": "64:640:+64", "d": 8, "hardware": str(gpu)}, "flash1", asking=Asking({}, M_of_each=True))
     work = Work(plan, "csv", 2, inputs_of(plan), "roofline")
     whole = list(results(None, text, work, range(len(work))))

@@ -1,0 +1,39 @@
+"""Times compare only what computes the same: schedules of one family, and options that change the work."""
+
+import re
+
+import pytest
+
+import iosim as package
+
+H100 = ("--N", 8192, "--d", 128, "--heads", 32, "--hardware", "h100")
+
+
+def test_a_backward_pass_is_not_split_by_a_forward_one(iosim):
+    """Its few blocks are told; no schedule of gradients splits the keys."""
+    text = iosim("tune", "--by", "time", *H100, "--schedule", "flash2-bwd").stdout
+    assert "It has only 32 blocks for 132 multiprocessors." in text and "split-kv" not in text
+    with pytest.raises(package.InputError, match="schedules of one family"):
+        package.fastest(8192, 128, "h100", schedules="flash2,linear")
+
+
+def test_each_family_of_a_roofline_has_its_bound(iosim):
+    text = iosim("roofline", *H100, "--schedule", "flash2,flash1,linear").stdout
+    lead = text.split("attention: N")[0]
+    assert [line.split()[0] for line in lead.splitlines() if "takes at least" in line] == ["flash2", "linear"]
+    sentences = [line for line in text.splitlines() if " takes " in line]
+    assert not any("linear" in line and "flash" in line for line in sentences)
+
+
+def test_a_bound_above_a_measured_time_names_its_schedule(iosim):
+    """The measured kernel does less: it stores neither S nor P."""
+    for name, of in (("standard-tiled", " of standard-tiled"), ("flash2", "")):
+        text = iosim("roofline", *H100, "--schedule", name).stdout
+        (ratio,) = re.findall(r"torch-cudnn [\d,.]+ us \(([\d.]+) times the bound" + of + r"\)", text)
+        assert (float(ratio) < 1) == bool(of)
+
+
+def test_a_title_names_the_options_of_its_problem():
+    asked = {"picture": "roofline", "N": 1024, "d": 128, "hardware": "h100", "schedules": "block-sparse-q"}
+    titles = {package.plot(**asked, **more).drawn.title for more in ({}, {"mask": "causal"}, {"dv": 64})}
+    assert len(titles) == 3
