@@ -65,7 +65,7 @@ def ratio(value: float | None) -> str:
 
 def excess(share: float) -> str:
     """A number above 1 with three digits, or with more if three would show 1."""
-    if share >= 1000:
+    if share >= 999.5:
         return f"{share:,.0f}"
     return next((text for digits in range(3, 17) if (text := f"{share:.{digits}g}") != "1"), "more than 1")
 

@@ -122,7 +122,9 @@ def times(large: float, small: float | None) -> str:
 def about(size: float) -> str:
     """Bytes in the largest binary unit, in three digits: `162 MiB`."""
     unit, factor = next(((u, f) for u, f in UNITS if size >= f), ("B", 1))
-    return f"{size / factor:#.3g}".rstrip(".") + f" {unit}" if size % factor else f"{int(size // factor):,} {unit}"
+    share = size / factor  # from 1,000 on, three digits would be written as 1.00e+03
+    digits = f"{share:,.0f}" if size % factor == 0 or share >= 999.5 else f"{share:#.3g}".rstrip(".")
+    return f"{digits} {unit}"
 
 
 def above(share: float) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..event_file import Emit
     from .explain import Explained, Question
     from .kept import Tensors
-    from .launches import Answers, Refused
+    from .launches import Answers
     from .read.launch_texts import LaunchTexts
     from .walk.log import Log
 
@@ -174,7 +174,9 @@ def command(
     with under_way(erases=script is None) as tell:
         launches, found = explained(script, own, question, tell)
     answers = found.found
-    say([*aside, *found.notes, *dict.fromkeys(map(str, found.refused))])
+    missing = sorted(found.stand_ins)
+    lent = [f"not installed, so stand-ins took their place: {', '.join(missing)}"] if missing else []
+    say([*aside, *found.notes, *lent, *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
     parts: list[Part] = [part_of(answer) for answer in answers]
@@ -182,7 +184,7 @@ def command(
     above: Pieces = []
     if len(answers) > 1:
         above = [ranking(answers) if ranked else of_all(answers), ""]
-    answer_all(parts, output, above=above, more=refusals(found.refused))
+    answer_all(parts, output, above=above, more=refusals(found))
     check(answers, asked, kept)
     if found.refused:
         sys.exit(1)
@@ -199,9 +201,11 @@ def seconds(text: str) -> float:
     return found
 
 
-def refusals(refused: list[Refused]) -> dict[str, object]:
-    """The key of the JSON with the launches that have no answer; nothing if all have one."""
-    return {"refused": [asdict(one) for one in refused]} if refused else {}
+def refusals(found: Answers) -> dict[str, object]:
+    """The keys of the JSON with the launches that have no answer, and with packages that have stand-ins; none if there
+    are none."""
+    both = {"refused": [asdict(one) for one in found.refused], "stand_ins": sorted(found.stand_ins)}
+    return {key: value for key, value in both.items() if value}
 
 
 def explained(

@@ -20,6 +20,7 @@ from .read.kernel_file import check_file, kernel_of
 from .read.launch_texts import LaunchTexts, beside, check_read, given_values, reader
 from .read.script import Caught, caught_launches, without_pytorch
 from .walk.launch import Value
+from .walk.places import Refusal
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,14 @@ class Answers:
     refused: list[Refused] = field(default_factory=list)
     """The launches without an answer."""
     notes: list[str] = field(default_factory=list)
+    stand_ins: set[str] = field(default_factory=set)
+    """The packages that are not installed, whose place stand-ins took."""
 
     def add(self, more: Answers) -> None:
         """Add other answers at the end."""
         self.found += more.found
         self.refused += more.refused
+        self.stand_ins |= more.stand_ins
         self.notes += [note for note in more.notes if note not in self.notes]
 
 
@@ -65,7 +69,7 @@ def launch_answers(texts: LaunchTexts, question: Question) -> Answers:
         return explained(KernelLaunch(kernel, grid, given, num_warps, num_stages), chosen, question)
 
     found, notes = answered(kernel.choices(given), answer, question)
-    return Answers(found, [], notes)
+    return Answers(found, [], notes, kernel.stand_ins)
 
 
 def grid_of_text(text: str, texts: LaunchTexts, kernel: Kernel, values: Mapping[str, Value]) -> tuple[int, int, int]:
@@ -87,11 +91,18 @@ def answered(
     """
     found: list[Explained] = []
     refused: list[InputError] = []
+    alike: list[object] = []  # the flags of refused configurations: sizes do not change what the code asks for
     for chosen in choices:
+        flags = {
+            name: v for name, v in chosen.constants.items() if isinstance(v, bool) or not isinstance(v, int | float)
+        }
+        if flags in alike:
+            continue
         try:
             found.append(answer(chosen))
         except InputError as error:
             refused.append(error)
+            alike += [flags] * isinstance(error, Refusal)
         if found and not question.tune and found[-1].fits is not False:
             return [found[-1]], [chosen_note(found[-1], chosen, len(choices), question)] if len(choices) > 1 else []
     if not found:
@@ -112,7 +123,7 @@ def chosen_note(answer: Explained, chosen: Configuration, count: int, question: 
 def script_answers(file: str, name: str | None, question: Question) -> Answers:
     """The answers for the launches of a script. Equal launches have one answer."""
     run = caught_launches(file, capability(question.target), question.timeout)
-    caught, answers = run.launches, Answers(notes=run.notes)
+    caught, answers = run.launches, Answers(notes=run.notes, stand_ins=run.missing)
     if run.early:
         answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(run)}"))
     kept: dict[tuple[object, ...], list[Caught]] = {}

@@ -108,6 +108,36 @@ def histogram(X, COUNTS, n, BLOCK: tl.constexpr):
     tl.atomic_add(COUNTS + x, 1, mask=at < n)
 
 
+@triton.jit
+def extremes(X, HIGH, LOW, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(X + at, mask=at < n, other=0.0)
+    tl.atomic_max(HIGH, tl.max(tl.abs(x), 0))
+    tl.atomic_min(LOW + at // 4, x, mask=at < n)
+
+
+@triton.jit
+def layers(X, Y, E, N, B: tl.constexpr, D: tl.constexpr):
+    one = tl.make_tensor_descriptor(X, [E, N, D], [N * D, D, 1], [1, B, D])
+    two = tl.make_tensor_descriptor(Y, [E, N, D], [N * D, D, 1], [1, B, D])
+    start = tl.program_id(0) * B
+    x = one.load([tl.program_id(1), start, 0]).reshape([B, D])
+    two.store([tl.program_id(1), start, 0], (x + x).reshape([1, B, D]))
+
+
+@triton.jit
+def either(X, Y, Z, PAGES, n, BLOCK: tl.constexpr):
+    number = tl.program_id(0)
+    at = number * BLOCK + tl.arange(0, BLOCK)
+    source = tl.where(number % 3 == 0, X, Y)
+    if number % 2 == 0:
+        target, pages = Z, PAGES
+    else:
+        target, pages = Y + 1, PAGES + 1
+    page = tl.load(pages + number)
+    tl.store(target + at, tl.load(source + at // page, mask=at < n), mask=at < n)
+
+
 @triton.autotune([triton.Config({"BLOCK": 256}, num_warps=2), triton.Config({"BLOCK": 1024})], key=["n"])
 @triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
 @triton.jit

@@ -44,5 +44,8 @@ LAUNCHES = {
     "gather, in steps": ("gather", (5,), {"X": ("fp32", (6, 40)), "Y": ("fp32", (5, 40)), "TABLE": TABLE, "n": 5, "width": 40, "BLOCK": 16}),
     "tiles": ("tiles", (3,), {"X": ("fp16", (40, 56)), "Y": ("fp16", (40, 56)), "M": 40, "N": 56, "BM": 16, "BN": 32}),
     "paged": paged(REQUESTS, 16, 6, 2, 16, 16),
+    "extremes": ("extremes", (3,), {"X": ("fp32", (150,)), "HIGH": ("fp32", (1,)), "LOW": ("fp32", (40,)), "n": 150, "BLOCK": 64}),
+    "layers": ("layers", (3, 2), {**dict.fromkeys("XY", ("fp16", (2, 40, 16))), "E": 2, "N": 40, "B": 16, "D": 16}),
+    "either": ("either", (5,), {**dict.fromkeys("XYZ", ("fp32", (75,))), "PAGES": [1, 2, 3, 1, 2, 3], "n": 70, "BLOCK": 16}),
     "histogram": ("histogram", (2,), {"X": VALUES, "COUNTS": ("int32", (8,)), "n": 10, "BLOCK": 8}),
 }  # fmt: skip

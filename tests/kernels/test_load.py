@@ -20,7 +20,7 @@ def functions(path, text):
     from iosim.kernels.read.kernel_file import functions_of
 
     path.write_text(text)
-    found, failed = functions_of(str(path))
+    found, failed, _ = functions_of(str(path))
     return list(found), [line.removeprefix(f"{path}, ") for line in failed]
 
 
@@ -94,6 +94,7 @@ def test_a_package_is_imported_though_parts_of_it_fail(tmp_path, ask):
     line = ["--kernel", "one", "--grid", "1", "--arg", "X=fp32[4096]", "--no-resources"]
     answer = ask("explain", inner / "kernels.py", *line)
     assert answer["constants"] == {"BLOCK": 64, "EVEN": True} and answer["writes"] == 64
+    assert answer["stand_ins"] == ["nothing_of_this_name", "other_missing"]
     assert "package" not in sys.modules
 
 
@@ -139,6 +140,14 @@ def test_installed_packages_get_no_stand_ins(tmp_path, monkeypatch):
     text = "import of_nobody_else\nimport installed_one\nassert not installed_one.found\n" + KERNEL.format(name="one")
     assert functions(mine / "uses.py", text) == (["one"], [])
     sys.modules.pop("installed_one", None)
+
+
+def test_versions_are_not_compared_by_a_stand_in(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda *_: None)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "packaging"]:
+        monkeypatch.delitem(sys.modules, name)
+    names, failed = functions(tmp_path / "versions.py", "from packaging import version\n" + KERNEL.format(name="one"))
+    assert "No module named 'packaging'" in failed[0] and names == ["one"]
 
 
 def test_text_that_is_not_read_in_its_order_is_told():

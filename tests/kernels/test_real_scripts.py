@@ -150,7 +150,29 @@ y = torch.empty_like(x)
 a, b = TensorDescriptor(x, x.shape, x.stride(), [1, 1]), TensorDescriptor.from_tensor(y, [1, 1])
 copy[lambda meta: (triton.cdiv(100, meta["BM"]),)](a, b, 200)
 assert copy.best_config.kwargs["BM"] == 16
-""", [("copy", 1, 20000)]),
+@triton.jit
+def layer(a, y, N: tl.constexpr, D: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * D + tl.arange(0, D)[None]
+    tl.store(y + tl.program_id(0) * N * D + at, a.load([tl.program_id(0), 0, 0]).reshape([N, D]))
+x = torch.rand(3, 16, 32, device="cuda")
+layer[(3,)](TensorDescriptor.from_tensor(x, [1, 16, 32]), torch.empty_like(x), 16, 32)
+""", [("copy", 1, 20000), ("layer", 1, 1536)]),
+    "options of GPUs of AMD": ("""
+@triton.autotune([triton.Config({"BLOCK": 64, "waves_per_eu": 2, "kpack": 2, "matrix_instr_nonkdim": 16})], key=[])
+@triton.jit
+def fill(X, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(X + at, 0.0, mask=at < n)
+fill[lambda meta: (triton.cdiv(100, meta["BLOCK"]),)](torch.empty(100, device="cuda"), 100)
+add[(1,)](*[torch.rand(64, device="cuda")] * 3, 64, BLOCK=64, waves_per_eu=1, matrix_instr_nonkdim=32, kpack=1)
+""", [("fill", 1, 100), ("add", 1, 64)]),
+    "a package is asked for before it is imported": ("""
+import importlib.util, nothing_of_this_name
+from importlib.util import find_spec
+assert importlib.util.find_spec("nothing_at_all") is None is find_spec("nothing_of_this_name")
+assert find_spec("triton") is not None
+run(torch.rand(3))
+""", [("add", 1, 3)]),
     "a warm-up tells of registers": ("""
 kernel = add.warmup(torch.rand(9), torch.rand(9), torch.rand(9), 9, BLOCK=64, grid=(1,))
 kernel._init_handles()

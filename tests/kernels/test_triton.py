@@ -62,17 +62,6 @@ def test_words_are_those_of_the_interpreter(name, by_interpreter):
     assert as_interpreter(counted(*LAUNCHES[name])) == by_interpreter[name]
 
 
-@pytest.mark.parametrize("name", LAUNCHES)
-def test_the_text_has_the_attributes_of_the_bindings(name, monkeypatch):
-    """Older releases of Triton have no bindings for them, so they are read from the text."""
-    from iosim.kernels.read import ttir
-
-    right = as_interpreter(counted(*LAUNCHES[name]))
-    monkeypatch.setattr(ttir, "numbers", lambda found, name, text: ttir.numbers_of(name, text))
-    monkeypatch.setattr(ttir, "integer", lambda found, text: ttir.constant_of(text))
-    assert as_interpreter(counted(*LAUNCHES[name])) == right
-
-
 def test_nothing_lies_outside_of_its_tensor():
     assert [w for launch in LAUNCHES.values() for w in counted(*launch).warnings] == []
 

@@ -94,6 +94,32 @@ def test_a_configuration_that_does_not_compile_is_told(iosim, ask, tmp_path):
     assert ask(*line)["constants"]["BLOCK"] == 256
 
 
+@pytest.mark.needs("triton")
+def test_what_is_refused_is_refused_after_one_configuration(iosim, tmp_path, monkeypatch):
+    """Configurations that differ in a flag are asked, those that differ in sizes alone are not."""
+    from iosim.kernels.read.compile import Compilation
+
+    made = []
+    monkeypatch.setattr(Compilation, "_bind", lambda self, *_, own=Compilation._bind: (made.append(1), own(self, *_)))
+    sizes = [f'triton.Config({{"BLOCK": {2**k}, "LOAD": LOAD}})' for k in range(4, 12)]
+    text = f"""
+import triton, triton.language as tl
+@triton.autotune([c for LOAD in (True, False) for c in ({", ".join(sizes)})], key=[])
+@triton.jit
+def one(X, BLOCK: tl.constexpr, LOAD: tl.constexpr):
+    if LOAD:
+        if tl.load(X) > 0:
+            tl.store(X, 1.0)
+    tl.store(X + tl.arange(0, BLOCK), 0.0)
+"""
+    (tmp_path / "one.py").write_text(text)
+    found = iosim("explain", tmp_path / "one.py", "--grid", 1, "--arg", "X=fp32[4096]", "--no-resources")
+    assert found.exit_code == 0 and "BLOCK=16, LOAD=False" in found.stderr and len(made) == 2
+    (tmp_path / "one.py").write_text(text.replace("(True, False)", "(True,)"))
+    found = iosim("explain", tmp_path / "one.py", "--grid", 1, "--arg", "X=fp32[4096]", "--no-resources")
+    assert found.exit_code == 2 and "floating-point number (f32) loaded from X" in found.stderr and len(made) == 3
+
+
 def test_what_does_not_fit_is_ranked_last_however_little_it_moves():
     from iosim.kernels.launches import ranked
 

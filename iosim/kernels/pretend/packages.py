@@ -6,6 +6,7 @@ A file of kernels often imports PyTorch for functions that launch them. Those fu
 from __future__ import annotations
 
 import ast
+import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 from ...errors import MissingError
 
@@ -68,7 +69,8 @@ def check_known(*values: object) -> None:
 class StandIns(MetaPathFinder, Loader):
     """Finds a stand-in for every module that nothing else finds, if a file of the user imports it.
 
-    Imports by installed packages get no stand-in, because these packages handle missing ones themselves.
+    Imports by installed packages get no stand-in, because these packages handle missing ones themselves. Neither does
+    `packaging`: a script compares versions with it, and a stand-in would decide.
     """
 
     def __init__(self, own: str, folder: Path) -> None:
@@ -79,7 +81,12 @@ class StandIns(MetaPathFinder, Loader):
         package = name.partition(".")[0]
         there = package in sys.modules and not isinstance(sys.modules[package], Anything)
         file, line = importer()
-        if there or package in ("triton", "iosim", self.own) or not self.of_user(file) or can_do_without(file, line):
+        if (
+            there
+            or package in ("triton", "iosim", "packaging", self.own)
+            or not self.of_user(file)
+            or can_do_without(file, line)
+        ):
             return None
         self.missing.add(package)
         return ModuleSpec(name, self, is_package=True)
@@ -124,10 +131,21 @@ def can_do_without(file: str, line: int) -> bool:
 @contextmanager
 def stand_ins(own: str, folder: Path) -> Iterator[set[str]]:
     """Replace missing packages inside the `with` block, and remove the stand-ins after it. Gives their names."""
-    finder = StandIns(own, folder)
+    finder, own_find = StandIns(own, folder), importlib.util.find_spec
+
+    def find_spec(name: str, package: str | None = None) -> ModuleSpec | None:
+        """What Python finds of a module: nothing if it is not installed, so that a file can do without it."""
+        sys.meta_path.remove(finder)
+        try:
+            found = own_find(name, package)
+        finally:
+            sys.meta_path.append(finder)
+        return None if found is not None and found.loader is finder else found
+
     sys.meta_path.append(finder)
     try:
-        yield finder.missing
+        with patch.object(importlib.util, "find_spec", find_spec):
+            yield finder.missing
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name, module in sys.modules.items() if isinstance(module, Anything)]:

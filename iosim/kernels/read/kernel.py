@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from ...errors import InputError, MissingError, suggestion
@@ -56,6 +57,7 @@ class Kernel:
         self.found = found
         self.heuristics: dict[str, Callable[[Mapping[str, Value]], Value]] = {}
         self.configurations: list[Configuration] = []
+        self.stand_ins: set[str] = set()  # packages that its file imports and that are not installed
         while isinstance(found, KernelInterface) and hasattr(found, "fn") and not isinstance(found, JITFunction):
             if isinstance(found, Heuristics):
                 self.heuristics = {**found.values, **self.heuristics}
@@ -122,8 +124,10 @@ class Kernel:
         return Fault(where, "no such parameter", allowed, suggestion(name, self.parameters))
 
     def completed(self, given: Mapping[str, Value], chosen: Configuration) -> dict[str, Value]:
-        """The arguments, with those that a configuration and heuristics add. Given values take precedence."""
-        values = {**chosen.constants, **given}
+        """The arguments, with those that a configuration and heuristics add. Given values take precedence. Options of a
+        launch, as `waves_per_eu`, are left out where they are no parameters."""
+        options = options_of_launches() - {*self.parameters}
+        values = {name: value for name, value in {**chosen.constants, **given}.items() if name not in options}
         if chosen.pre_hook is not None:
             values = {name: copy(value) if is_descriptor(value) else value for name, value in values.items()}
             tensors = {name: Anything(name) for name, value in values.items() if isinstance(value, Tensor)}
@@ -154,6 +158,16 @@ class KernelLaunch:
     def completed(self, chosen: Configuration) -> dict[str, Value]:
         """The arguments with a configuration, with those that it and heuristics add."""
         return self.kernel.completed(self.arguments, chosen)
+
+
+@cache
+def options_of_launches() -> frozenset[str]:
+    """The keywords of a launch that are not arguments of its kernel, for GPUs of NVIDIA and of AMD."""
+    from triton.backends.amd.compiler import HIPOptions
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    own = {"grid", "warmup", "device", "stream", "device_type", "bin_ids"}
+    return frozenset(own.union(CUDAOptions.__dataclass_fields__, HIPOptions.__dataclass_fields__))
 
 
 # ---------------------------------------------------------------- functions in the user's file

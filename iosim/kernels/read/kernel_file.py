@@ -33,15 +33,16 @@ def kernel_of(file: str, name: str | None, seconds: float | None = None) -> Kern
     require_triton()
     try:
         with limited(seconds):
-            functions, failed = functions_of(file)
+            functions, failed, missing = functions_of(file)
     except Overtime as error:
         where, _, _ = fault(error, Path(file).resolve()).rpartition(": ")
         raise Fault(file, f"no end after {seconds:g} s, {where}", "a file that ends", "or a larger --timeout") from None
     names = [each for each, found in functions.items() if defined_in(found, Path(file).resolve())]
-    if name is None and len(names) == 1:
-        return Kernel(functions[names[0]])
+    name = names[0] if name is None and len(names) == 1 else name
     if name in functions:
-        return Kernel(functions[name])
+        kernel = Kernel(functions[name])
+        kernel.stand_ins = missing
+        return kernel
     if failed and not names:
         raise Fault(file, failed[0].removeprefix(f"{file}, "), "a file that can be run")
     if not names:
@@ -65,8 +66,8 @@ def defined_in(kernel: object, path: Path) -> bool:
     return kernel.__code__.co_filename == str(path)  # type: ignore[attr-defined, no-any-return]
 
 
-def functions_of(file: str) -> tuple[dict[str, object], list[str]]:
-    """(the kernels of a file by their names, the errors of statements that were left out)."""
+def functions_of(file: str) -> tuple[dict[str, object], list[str], set[str]]:
+    """(the kernels of a file by their names, the errors of statements that were left out, packages with stand-ins)."""
     from triton.runtime.jit import KernelInterface
 
     check_file(file)
@@ -74,9 +75,9 @@ def functions_of(file: str) -> tuple[dict[str, object], list[str]]:
     files = UserFiles(path)
     before = set(sys.modules)
     with ExitStack() as stack:
+        missing = stack.enter_context(stand_ins(path.stem, files.top))
         for each in (
             folder_on_path(files.top),
-            stand_ins(path.stem, files.top),
             absent_gpu(),
             no_launches(),
             torch_of(path.read_text(errors="replace")),
@@ -91,7 +92,8 @@ def functions_of(file: str) -> tuple[dict[str, object], list[str]]:
         finally:
             for name in [name for name in sys.modules if name not in before and files.owns(name)]:
                 del sys.modules[name]
-    return {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}, files.failed
+    kernels = {name: value for name, value in vars(module).items() if isinstance(value, KernelInterface)}
+    return kernels, files.failed, missing
 
 
 @contextmanager

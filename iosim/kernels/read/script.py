@@ -29,7 +29,7 @@ from .arguments import as_tensor
 from .compile import Compilation
 from .faults import Overtime, fault, limited
 from .inductor_code import inductor_code, uncounted
-from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, require_triton
+from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, options_of_launches, require_triton
 from .kernel_file import folder_on_path
 
 
@@ -175,8 +175,6 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
             found.early = fault(error, found.path)
     found.missing = missing
     found.notes += uncounted(found.path)
-    if missing:
-        found.tell(f"not installed, so stand-ins took their place: {', '.join(sorted(missing))}")
     return found
 
 
@@ -235,13 +233,6 @@ def kept(value: Value, where: str) -> Value:
         return value
     tensor = as_tensor(value, where)
     return value if tensor is None else tensor
-
-
-def options_of_launches() -> set[str]:
-    """The keywords of a launch that are not arguments of its kernel."""
-    from triton.backends.nvidia.compiler import CUDAOptions
-
-    return {"grid", "warmup", "device", "stream", "device_type", "bin_ids", *CUDAOptions.__dataclass_fields__}
 
 
 def line_of(path: Path) -> int:

@@ -1,9 +1,8 @@
 """Reads the compiler's code of a kernel (Triton's TTIR) through Triton's own bindings into plain values (walk/code.py).
 
-Tested with Triton 3.6 and 3.9. Attributes without a binding are read from the module's text: 3.9 gives integers by
-bindings, 3.6 does not, and no release gives the targets of a branch or the order of `tt.trans`. Operations of one name
-stand in the text in the order of a walk, because none is nested in another of the same name. The place of an operation
-is read from text too, which Triton prints as `loc("name"("file.py":12:3))`.
+Tested with Triton 3.6 and 3.9. Attributes are read from the module's text: no release has bindings for all of them.
+Operations of one name stand in the text in the order of a walk, because none is nested in another of the same name. The
+place of an operation is read from text too, which Triton prints as `loc("name"("file.py":12:3))`.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ...errors import InputError
-from ..walk.code import Block, Code, Operation, Type
+from ..walk.code import Block, Code, Operation, Type, joined_atomics
 
-NUMBERS = ("predicate", "axis", "start", "end")
 PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
 
 
@@ -45,8 +43,6 @@ class OperationOfTriton(Protocol):
     def get_result(self, number: int) -> ValueOfTriton: ...
     def get_num_regions(self) -> int: ...
     def get_region(self, number: int) -> Named: ...
-    def get_int_attr(self, name: str) -> int | None: ...
-    def get_constant_value(self) -> int | bool | None: ...
 
 
 class Reader:
@@ -83,8 +79,8 @@ class Reader:
             tuple(Type.of(str(value.get_type())) for value in operands),
             tuple(Type.of(str(value.get_type())) for value in results),
             tuple(self.region(found.get_region(k).id()) for k in range(found.get_num_regions())),
-            numbers(found, name, text),
-            integer(found, text) if name == "arith.constant" else None,
+            numbers_of(name, text),
+            constant_of(text) if name == "arith.constant" else None,
             line,
             file,
             targets_of(text) if name in ("cf.br", "cf.cond_br") else (),
@@ -94,7 +90,9 @@ class Reader:
     def region(self, identity: int) -> tuple[Block, ...]:
         """The blocks of a region, in order."""
         return tuple(
-            Block(tuple(block.get_argument(k).id() for k in range(block.get_num_arguments())), tuple(operations))
+            Block(
+                tuple(block.get_argument(k).id() for k in range(block.get_num_arguments())), joined_atomics(operations)
+            )
             for block, operations in self.blocks.pop(identity, {}).values()
         )
 
@@ -106,21 +104,6 @@ def place(values: list[ValueOfTriton]) -> tuple[str | None, int | None]:
         if found:
             return found[1], int(found[2])
     return None, None
-
-
-def numbers(found: OperationOfTriton, name: str, text: str) -> dict[str, int]:
-    """The integer attributes of an operation."""
-    if not hasattr(found, "get_int_attr"):
-        return numbers_of(name, text)
-    return {key: value for key in NUMBERS if (value := found.get_int_attr(key)) is not None}
-
-
-def integer(found: OperationOfTriton, text: str) -> int | None:
-    """The integer of a constant."""
-    if not hasattr(found, "get_constant_value"):
-        return constant_of(text)
-    value = found.get_constant_value()
-    return None if value is None else int(value)
 
 
 def read_module(  # type: ignore[no-untyped-def]

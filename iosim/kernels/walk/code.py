@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 READS, WRITES, ATOMICS = "reads", "writes", "atomics"
@@ -17,6 +17,7 @@ DOTS = ("tt.dot", "tt.dot_scaled")
 MASK_AT = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}  # the index of the mask among the operands
 # How many of the first operands decide control flow.
 CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}
+OPPOSITE = ([0, 1], [2, 5], [3, 4])  # predicates of arith.cmpi: eq ne, slt sge, sle sgt
 WIDTH = re.compile(r"(?:i|u|f|bf)(\d+)|f(8)E")
 
 
@@ -179,6 +180,36 @@ class Code:
             for operation in block.operations:
                 yield operation
                 yield from operation.inside()
+
+
+def joined_atomics(operations: Sequence[Operation]) -> tuple[Operation, ...]:
+    """The operations, in which the halves of a floating-point atomic_max or atomic_min are one. Triton compares the
+    bits of positive numbers and those of negative numbers apart, and one of the two changes the word."""
+    made = {result: operation for operation in operations for result in operation.results}
+    found: list[Operation] = []
+    last = -1  # the place of the latest atomic operation
+    for operation in operations:
+        if operation.name == "tt.atomic_rmw":
+            before = found[last] if last >= 0 else operation
+            masks = [None if each.mask is None else made.get(each.mask) for each in (before, operation)]
+            if before is not operation and before.operands[:2] == operation.operands[:2] and None not in masks:
+                one, two = (mask for mask in masks if mask)
+                shared = [v for v in one.operands if v in two.operands and one.name == two.name == "arith.andi"]
+                if shared or opposite(one, two):
+                    kept = (*operation.operands[:2], *shared[:1])
+                    found[last] = replace(before, operands=kept, operand_types=before.operand_types[: len(kept)])
+                    continue
+            last = len(found)
+        found.append(operation)
+    return tuple(found)
+
+
+def opposite(one: Operation, two: Operation) -> bool:
+    """Whether of two truth values one holds: one is the other turned around, or both compare the same numbers."""
+    turned = any(a.name == "arith.xori" and b.results[0] in a.operands for a, b in ((one, two), (two, one)))
+    ways = sorted(each.numbers.get("predicate", 0) for each in (one, two))
+    compared = one.name == two.name == "arith.cmpf" or (one.name == two.name == "arith.cmpi" and ways in OPPOSITE)
+    return turned or (compared and one.operands == two.operands)
 
 
 # ---------------------------------------------------------------- the values that decide which words are moved

@@ -146,13 +146,32 @@ class Pointer:
     offset: Number | Unknown
 
 
-Known = Number | Mask | Pointer | Unknown
+@dataclass(frozen=True)
+class Choice:
+    """Addresses that lead into one argument in some programs, and into another one elsewhere."""
+
+    where: Truths
+    """One truth value for each program."""
+    yes: Known
+    no: Known
+
+
+Known = Number | Mask | Pointer | Choice | Unknown
+
+
+def rank_of(value: Known) -> int:
+    """The number of axes of a value's lanes; 0 where that is not known."""
+    if isinstance(value, Pointer | Choice):
+        return rank_of(value.offset if isinstance(value, Pointer) else value.yes)
+    return 0 if isinstance(value, Unknown) else value.programs.ndim - 1
 
 
 def reshaped(value: Known, change: Callable[[Elements], Elements]) -> Known:
     """The value with its arrays in another shape."""
     if isinstance(value, Unknown):
         return value
+    if isinstance(value, Choice):
+        return Choice(value.where, reshaped(value.yes, change), reshaped(value.no, change))
     if isinstance(value, Pointer):
         offset = value.offset
         return value if isinstance(offset, Unknown) else Pointer(value.argument, offset.each(change))  # type: ignore[arg-type]
@@ -160,13 +179,13 @@ def reshaped(value: Known, change: Callable[[Elements], Elements]) -> Known:
 
 
 def chosen(where: Truths, yes: Known, no: Known) -> Known | None:
-    """`yes` where the condition holds, `no` elsewhere; None for pointers into two arguments."""
-    if isinstance(yes, Pointer) and isinstance(no, Pointer):
-        if yes.argument != no.argument:
-            return None
+    """`yes` where the condition holds, `no` elsewhere; None for pointers into two arguments in one program."""
+    if isinstance(yes, Pointer) and isinstance(no, Pointer) and yes.argument == no.argument:
         offset = chosen(where, yes.offset, no.offset)
         assert isinstance(offset, Number | Unknown)
         return Pointer(yes.argument, offset)
+    if isinstance(yes, Pointer | Choice) and isinstance(no, Pointer | Choice):
+        return Choice(where.reshape(-1), yes, no) if where.size == len(where) else None
     for value in (yes, no):
         if isinstance(value, Unknown):
             return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .code import Operation, Type
-from .numbers import Known, Mask, Number, Pointer, Unknown, chosen, reshaped, wrapped
+from .numbers import Choice, Known, Mask, Number, Pointer, Unknown, chosen, rank_of, reshaped, wrapped
 from .places import Refusal
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def as_number(value: Known, operation: Operation) -> Number:
         raise value.error
     if isinstance(value, Mask):
         return Number.of(value.array.astype(np.int64))
-    if isinstance(value, Pointer):
+    if isinstance(value, Pointer | Choice):
         raise Refusal(operation, "arithmetic on an address as if it were a number")
     return value
 
@@ -131,6 +131,14 @@ def decided(difference: Number, predicate: int) -> Mask | None:
     return Mask(truths, np.ones_like(truths[:1])) if (truths == COMPARISONS[predicate](most, 0)).all() else None
 
 
+def either(operation: Operation, where: Truths, yes: Known, no: Known) -> Known:
+    """The one value in programs where the condition holds, and the other one elsewhere."""
+    found = chosen(where.reshape(-1, *[1] * max(rank_of(yes), rank_of(no))), yes, no)
+    if found is None:
+        raise Refusal(operation, "two values of different kinds, by a condition")
+    return found
+
+
 def selected(operation: Operation, values: Sequence[Known]) -> Known:
     """The result of `arith.select`."""
     where, yes, no = values
@@ -139,7 +147,7 @@ def selected(operation: Operation, values: Sequence[Known]) -> Known:
         return Pointer(yes.argument, where) if isinstance(yes, Pointer) and same else where
     found = chosen(as_mask(where, operation).array, yes, no)
     if found is None:
-        raise Refusal(operation, "a choice between addresses of two arguments")
+        raise Refusal(operation, "a choice between addresses of two arguments, lane by lane")
     return found
 
 
@@ -282,6 +290,7 @@ RULES: dict[str, Rule] = {
     "tt.expand_dims": expanded,
     "tt.broadcast": lambda o, v: v[0],
     "tt.reshape": in_order,
+    "builtin.unrealized_conversion_cast": in_order,  # a block of a descriptor without an axis of length 1
     "tt.trans": transposed,
     "tt.reduce": combined,
     "tt.scan": combined,
@@ -292,6 +301,10 @@ RULES: dict[str, Rule] = {
 
 def result_of(operation: Operation, values: Sequence[Known]) -> Known:
     """The result of an operation with one result. It is not known if an operand is not, but for addresses."""
+    for k, value in enumerate(values):
+        if isinstance(value, Choice):
+            both = (result_of(operation, [*values[:k], one, *values[k + 1 :]]) for one in (value.yes, value.no))
+            return either(operation, value.where, *both)
     if operation.name not in ("tt.addptr", "arith.select") or not any(isinstance(v, Pointer) for v in values):
         for value in values:
             if isinstance(value, Unknown):

@@ -15,8 +15,8 @@ import numpy as np
 
 from .code import DOTS, MEMORY, READS, Block, Code, Operation, needed_values
 from .launch import Launch
-from .numbers import Known, Mask, Number, Pointer, Unknown, chosen
-from .operations import RULES, as_mask, as_number, result_of
+from .numbers import Choice, Known, Mask, Number, Pointer, Unknown
+from .operations import RULES, as_mask, as_number, either, result_of
 from .places import Refusal, place_of
 from .requests import Requests
 from .work import Work, Works, work_of
@@ -149,14 +149,7 @@ class Programs:
 
     def either(self, operation: Operation, on: Truths, new: Known, old: Known) -> Known:
         """The new value for programs that are `on`, and the old one for others."""
-        if on.all():
-            return new
-        first, other = (value.offset if isinstance(value, Pointer) else value for value in (new, old))
-        lanes = 0 if isinstance(first, Unknown) or isinstance(other, Unknown) else first.programs.ndim - 1
-        found = chosen(on.reshape(-1, *[1] * lanes), new, old)
-        if found is None:
-            raise Refusal(operation, "addresses of two arguments, by a condition")
-        return found
+        return new if on.all() else either(operation, on, new, old)
 
     def number(self, operation: Operation, value: int) -> Integers:
         """A scalar integer of each program."""
@@ -182,9 +175,10 @@ class Programs:
         """Run one operation, if its effect or its result is needed."""
         wanted = any(result in self.needed for result in operation.results)
         if operation.name in MEMORY:
-            self.request(operation, on)
+            pointer = self.values[operation.pointer]
+            self.request(operation, pointer, on)
             if wanted:
-                self.values[operation.results[0]] = self.loaded(operation, on)
+                self.values[operation.results[0]] = self.loaded(operation, pointer, on)
         elif operation.name.startswith("scf."):
             if wanted or operation.acts:
                 getattr(self, "run_" + operation.name.removeprefix("scf."), self.refuse)(operation, on)
@@ -220,9 +214,13 @@ class Programs:
         except Refusal as error:  # it may decide nothing but addresses
             self.values.update(dict.fromkeys(operation.results, Unknown(error)))
 
-    def request(self, operation: Operation, on: Truths) -> None:
-        """Record the memory request of an operation."""
-        pointer, mask = self.values[operation.pointer], operation.mask
+    def request(self, operation: Operation, pointer: Known, on: Truths) -> None:
+        """Record the memory request of an operation at these addresses."""
+        if isinstance(pointer, Choice):
+            self.request(operation, pointer.yes, on & pointer.where)
+            self.request(operation, pointer.no, on & ~pointer.where)
+            return
+        mask = operation.mask
         if isinstance(pointer, Unknown):
             raise pointer.error
         if not isinstance(pointer, Pointer):
@@ -253,9 +251,12 @@ class Programs:
         self.moved.unplaced.setdefault(key, reason.error)
         self.moved.requests.setdefault(key, Requests()).add_anywhere(mask, shape, width, on)
 
-    def loaded(self, operation: Operation, on: Truths) -> Known:
+    def loaded(self, operation: Operation, pointer: Known, on: Truths) -> Known:
         """The values of a load, from the data of its argument."""
-        pointer, mask = self.values[operation.pointer], operation.mask
+        if isinstance(pointer, Choice):
+            ways = (pointer.yes, on & pointer.where), (pointer.no, on & ~pointer.where)
+            return either(operation, pointer.where, *(self.loaded(operation, *way) for way in ways))
+        mask = operation.mask
         assert isinstance(pointer, Pointer)
         name = self.code.name_of(pointer.argument)
         data = self.launch.tensors[name].data if name in self.launch.tensors else None
