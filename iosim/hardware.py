@@ -29,7 +29,12 @@ COUNT_KEYS = (
 L2 = "l2_bytes"  # 0 or absent: a chip without one
 REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
 LINK, NETWORK = "link_bytes_per_second", "network_bytes_per_second"  # a GPU receives at most so much, if stated
-OPTIONAL = (REGISTERS, LINK, NETWORK)
+SHARED, CACHE = "shared_memory_bytes_per_second", "l2_bytes_per_second"  # of all SMs together, if stated
+TILE_REGISTERS = "tile_registers_per_block_bytes"  # those in which a block may keep tiles, if stated
+ROWS = "matrix_rows"  # rows of a product that share one read of its second factor, if not those of its unit
+OPTIONAL = (REGISTERS, LINK, NETWORK, SHARED, CACHE, TILE_REGISTERS, ROWS)
+UNIT = "matrix_unit"  # the kind of its matrix units, if it has any (timing/products.py)
+UNITS = ("wgmma", "mma.sync", "tcgen05", "systolic")
 TARGET = "target"  # what compilers call the GPU, if stated
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
 MEASURED = "measured"  # a table that only `iosim calibrate` writes
@@ -45,7 +50,7 @@ MEASURED_KEYS = (  # keys that it has at least
 WGMMA = "wgmma_flops_per_second"  # a key of [measured]: 16-bit products; the table of peaks has those of mma.sync
 WGMMA_DTYPES = ("fp16", "bf16")
 MEASURED_TEXTS = ("device", "date", "driver", "cuda", "sm_clock", "memory_clock")
-FLOP_DTYPES = ("fp16", "bf16", "fp8", "fp32", "fp64")
+FLOP_DTYPES = ("fp16", "bf16", "fp8", "int8", "fp32", "fp64")
 MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
 OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
 UNSAID = "not stated"  # the source of a number whose file names none
@@ -81,6 +86,20 @@ class Hardware:
     link_bytes_per_second: int | None = None
     network_bytes_per_second: int | None = None
     target: str | None = None
+    shared_memory_bytes_per_second: int | None = None
+    l2_bytes_per_second: int | None = None
+    tile_registers_per_block_bytes: int | None = None
+    matrix_unit: str | None = None
+    matrix_rows: int | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.sms, self.hbm_bytes_per_second))
+
+    @property
+    def tile_register_bytes(self) -> int:
+        """The registers in which a thread block may keep tiles. Where a file does not say, they are three quarters of a
+        multiprocessor's: the others hold addresses, scales, and tiles on their way."""
+        return self.tile_registers_per_block_bytes or self.register_bytes * 3 // 4
 
     @property
     def sram_bytes(self) -> int:
@@ -202,7 +221,7 @@ def read_hardware(path: Path) -> Hardware:
     A file may leave out `l2_bytes`, `target`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
-    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, "sources", MEASURED), required=KEYS)
+    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources", MEASURED), required=KEYS)
     data = {L2: 0, "sources": {}, **data}
     measured = data.get(MEASURED)
     if measured is not None:
@@ -213,6 +232,8 @@ def read_hardware(path: Path) -> Hardware:
         _whole(f"{path}: {key}", data[key], least=0 if key == L2 and measured is None else 1)
     if not re.fullmatch(r"sm_\d{2,3}a?|gfx\w+", str(data.get(TARGET, "sm_90"))):
         raise InputError(f"{path}: {TARGET}", data[TARGET], "a target of compilers, as sm_90 or gfx942")
+    if data.get(UNIT, UNITS[0]) not in UNITS:
+        raise InputError(f"{path}: {UNIT}", data[UNIT], ", ".join(UNITS), suggestion(str(data[UNIT]), UNITS))
     block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
     if block > sm:
         raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
@@ -245,7 +266,7 @@ def _rates(path: Path, data: Toml) -> Toml:
 
 def _sources(path: Path, data: Toml) -> dict[str, str]:
     """The sources that a file states, each checked."""
-    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL, TARGET))
+    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL, TARGET, UNIT))
     for key, value in sources.items():
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{path}: sources.{key}", value, "the title of a document")

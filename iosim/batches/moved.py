@@ -14,7 +14,7 @@ from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
 from ..search.best import Pair, best_tiles
-from ..tuning.thread_blocks import first_blocks
+from ..timing.blocks import first_blocks
 from .launches import Launch, problem_of
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ tile's position or size gets a FoldingError.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 from itertools import product
 from operator import mul
@@ -24,7 +24,7 @@ from ..errors import FoldingError
 from .arrays import smaller, sums
 from .dependent_tiles import Span, Stretch
 from .machine import Machine
-from .shapes import Tile, same
+from .shapes import Groups, Tile, same
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,20 +81,24 @@ class Group:
         ]
         return Group(rows, self.owners)
 
-    def moment(self, exponents: dict[Tile, int]) -> Size:
-        """The sum over all iterations of the product of the tile sizes, each raised to its exponent. The same sum is
-        asked for many times: by the loads of K and of V, for example."""
+    def moment(self, exponents: dict[Tile, int], groups: Sequence[Groups] = ()) -> Size:
+        """The sum over all iterations of the product of the tile sizes, each raised to its exponent, and of the numbers
+        of `groups` of tiles. The same sum is asked for many times: by the loads of K and of V, for example."""
+        if own := [each for each in groups if each.tile in self.tiles]:
+            return self._moment(exponents, own)
         key = tuple([exponents.get(tile, 0) for tile in self.tiles])
         if key not in self._moments:
             self._moments[key] = self._moment(exponents)
         return self._moments[key]
 
-    def _moment(self, exponents: dict[Tile, int]) -> Size:
+    def _moment(self, exponents: dict[Tile, int], groups: Sequence[Groups] = ()) -> Size:
         total: Size = 0
         for times, sizes in self.rows:
             for tile, size in sizes.items():
                 if tile in exponents:
                     times = times * (size if exponents[tile] == 1 else size ** exponents[tile])
+            for each in groups:
+                times = times * -(-sizes[each.tile] // each.each)
             total = total + times
         return total if self.owners is None else sums(total, self.owners)
 
@@ -113,7 +117,9 @@ class AxisGroup(Group):
     def rows(self) -> SizeClasses:  # type: ignore[override]
         return classes(self.length, self.size, self.tile)
 
-    def moment(self, exponents: dict[Tile, int]) -> Size:
+    def moment(self, exponents: dict[Tile, int], groups: Sequence[Groups] = ()) -> Size:
+        if own := [each for each in groups if each.tile is self.tile]:
+            return self._moment(exponents, own)
         e = exponents.get(self.tile, 0)
         if e == 0:
             return self.count
@@ -155,15 +161,19 @@ class Folded(Machine):
     def _sum(self, shape: Shape, groups: dict[Tile, Group]) -> Size:
         exponents: dict[Tile, int] = {}
         factors: list[Size] = []
+        parts: list[Groups] = []
         for x in shape:
-            if isinstance(x, Stretch):
+            if isinstance(x, Groups) and not isinstance(x.tile, Stretch):
+                groups = joined(x.tile, groups)
+                parts.append(x)
+            elif isinstance(x, Stretch | Groups):
                 factors.append(x.size)
             elif isinstance(x, Tile):
                 groups = joined(x, groups)
                 exponents[x] = exponents.get(x, 0) + 1
             else:
                 factors.append(x)
-        factors += [group.moment(exponents) for group in dict.fromkeys(groups.values())]
+        factors += [group.moment(exponents, parts) for group in dict.fromkeys(groups.values())]
         return reduce(mul, factors) if factors else 1
 
     def occurrences(self, *tiles: Tile) -> Visits:

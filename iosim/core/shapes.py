@@ -40,6 +40,25 @@ class Tile:
         return slice(self.start, self.start + self.size)
 
 
+class Groups(Tile):
+    """A tile in groups of `each` positions, as the rows of an instruction: its size is the number of groups, the last
+    one counted whole."""
+
+    __slots__ = ("each", "tile")
+
+    def __init__(self, tile: Tile, each: int):
+        self.tile, self.each = tile, each
+
+    @property
+    def size(self) -> int:  # type: ignore[override]
+        return -(-self.tile.size // self.each)
+
+
+def groups_of(dimension: Tile | Size, each: int) -> Tile | Size:
+    """A dimension in groups of `each` positions, for `Machine.total`: of a length, the number of groups."""
+    return Groups(dimension, each) if isinstance(dimension, Tile) else -(-dimension // each)
+
+
 @overload
 def product(factors: Iterable[int]) -> int: ...
 

@@ -27,7 +27,7 @@ from ..schedules import SCHEDULES, Schedule, find, find_all, require
 from ..schedules.decode import SPLITS
 from ..schedules.registry import check_family
 from ..search.best import best_tiles, footprint
-from ..tuning.thread_blocks import blocks
+from ..timing.blocks import blocks
 from ..tuning.timed_tiles import FastestAnswer, FastestTiles, Progress, TimedTiles, share_of_all, sizes_up_to
 from .ideal_roofline import peaks, rows_of, work_by_kind
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ResultWithBlocks(Result):
-    """A result with the options of the problem that were chosen for it, and its blocks (tuning/thread_blocks.py).
+    """A result with the options of the problem that were chosen for it, and its blocks (timing/blocks.py).
 
     If no tiling with the least number of blocks fits, one of the last two fields says why. `needs_M_bytes` is the least
     M at which such a tiling fits. If no tiling has that many blocks, `most_blocks` is the most that any has.

@@ -24,7 +24,7 @@ from ..counting.count import measure
 from ..errors import InputError
 from ..schedules import Schedule
 from ..search.best import candidates, cheaper, footprint, inner_matters, integers, kept, one_by_one
-from .thread_blocks import blocks
+from ..timing.blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.typing import Size

@@ -23,12 +23,12 @@ from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
 from ..schedules.registry import check_family
+from ..timing.blocks import blocks
 from ..units import parse_bytes, parse_count, parse_range
 from .best import Best, ResultWithBlocks, dominated
 from .curve import choices, envelope, exact, free_steps, most_blocks, require_tokens, step_at, steps_within, widened
 from .every_M import Curve
 from .sides import sides_of
-from .thread_blocks import blocks
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions

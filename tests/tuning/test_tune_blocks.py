@@ -20,9 +20,9 @@ from iosim.masks import parse_mask
 from iosim.schedules import Schedule
 from iosim.search.best import footprint
 from iosim.steps.softmax import zeros
+from iosim.timing.blocks import blocks
 from iosim.tuning.curve import exact, free_steps, most_blocks, step_at
 from iosim.tuning.least import space_of, tune
-from iosim.tuning.thread_blocks import blocks
 
 pytestmark = pytest.mark.early
 

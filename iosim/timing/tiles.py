@@ -1,0 +1,104 @@
+"""The tiles that allow the least time on a GPU, as its kernels have them: accumulators in registers, copies ahead.
+
+Of times within TIE of the least, which differ by less than a bound can say, those tiles are taken of which at least two
+blocks have room on a multiprocessor: one takes exponentials while the other multiplies. Of these the fewest bytes win,
+then the fewest exponentials.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ..core.problem import Attention, narrowed
+from ..core.tiling import MMA, Tiling
+from ..search.best import best_tiles, footprint, kept
+from .bound import TimeBound, time_at_least
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.watchers import Footprint
+    from ..hardware import Hardware
+    from ..schedules import Schedule
+
+SIZES = (16, 32, 64, 128, 256)  # sides of tiles that compilers of kernels take: powers of two
+TIE = 1.02
+STAGES = 2  # tiles of keys and values in flight: copies run ahead of products
+AT_ONCE = 2  # blocks on a multiprocessor, of which one computes while the other waits
+
+
+@dataclass(frozen=True)
+class TimedTiles:
+    """Tiles of a schedule on a GPU: their bound, and what a block needs, with copies that run ahead and without."""
+
+    tiling: Tiling
+    bound: TimeBound
+    need: Footprint
+    least: Footprint
+
+    def in_registers(self, chip: Hardware) -> bool:
+        """Whether all that is computed has room in the registers that a block has for tiles."""
+        need = self.need
+        return need.smem_bytes == need.least_smem_bytes and need.register_bytes <= chip.tile_register_bytes
+
+    def room(self, chip: Hardware) -> bool:
+        """Whether AT_ONCE blocks fit a multiprocessor. Then the copies of one run while another computes."""
+        registers = AT_ONCE * int(self.least.register_bytes) <= chip.tile_register_bytes
+        return registers and AT_ONCE * int(self.least.smem_bytes) <= chip.shared_memory_per_sm_bytes
+
+
+def on_chip(problem: Attention, chip: Hardware, stages: int = STAGES) -> Attention:
+    """The problem as kernels of a GPU run it: tiles may live in registers, and copies run ahead. What was given for
+    either stays."""
+    return problem if problem.divided else narrowed(problem, register_bytes=chip.register_bytes, stages=stages)
+
+
+@kept
+def fastest_tiles(
+    schedule: Schedule, problem: Attention, chip: Hardware, M_bytes: int, multiple: int = MMA
+) -> TimedTiles | None:
+    """The tiles of a schedule that allow the least time on a chip; None if none fits an SRAM of M.
+
+    Tiles with all accumulators in registers come before others.
+    """
+    tried = [timed(schedule, problem, tiling, chip) for tiling in candidates(schedule, problem, M_bytes, multiple)]
+    fitting = [one for one in tried if one.need.smem_bytes <= M_bytes]
+    as_kernels = [one for one in fitting if one.in_registers(chip)]
+    return next(iter(in_order(as_kernels or fitting, chip)), None)
+
+
+def timed(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> TimedTiles:
+    """The bound of given tiles, with what a block needs."""
+    bound = time_at_least(schedule, problem, tiling, chip)
+    need, least = (footprint(schedule, on_chip(problem.packed, chip, n), tiling) for n in (STAGES, 1))
+    return TimedTiles(tiling, bound, need, least)
+
+
+def candidates(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int) -> list[Tiling]:
+    """The tiles that are compared: all pairs of SIZES up to the lengths, or for a schedule with further sizes those of
+    least traffic."""
+    p = problem.packed
+    if schedule.more_tiles:
+        least = best_tiles(schedule, p, M_bytes, multiple)
+        return [] if least is None else [least]
+    sides = (sizes_up_to(length, multiple) for length in (p.N, p.Nk))
+    return [Tiling(*pair) for pair in product(*sides)]
+
+
+def sizes_up_to(length: int, multiple: int = 1) -> list[int]:
+    """The sizes below the length of an axis, and the first that holds it all, each a multiple of `multiple`."""
+    found = sorted({-(-size // multiple) * multiple for size in SIZES})
+    return found[: sum(size < length for size in found) + 1]
+
+
+def in_order(found: Sequence[TimedTiles], chip: Hardware) -> list[TimedTiles]:
+    """Tiles, the best first: ties with the least time, then the others by time."""
+    least = min((one.bound.seconds for one in found), default=0.0)
+
+    def place(one: TimedTiles) -> tuple[float, bool, int, int]:
+        work, tie = one.bound.work, one.bound.seconds <= least * TIE
+        return 0.0 if tie else one.bound.seconds, not one.room(chip), work.total_bytes, work.exps
+
+    return sorted(found, key=place)

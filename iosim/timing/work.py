@@ -1,0 +1,127 @@
+"""The work of each launch of a schedule: bytes, products, exponentials, what shared memory serves, thread blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from ..core.problem import Attention, as_moved
+from ..core.watchers import Watcher
+from ..search.best import kept
+from .blocks import Blocks
+from .products import SharedReads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ..core.machine import Block, Input, Machine
+    from ..core.shapes import Shape
+    from ..core.tiling import Tiling
+    from ..core.typing import Size, Step
+    from ..schedules import Schedule
+    from .products import MatrixUnit
+
+    # The operations of one kind: products of factors, from the shapes of a step's arguments.
+    OperationTerms = Callable[..., Iterable[Shape]]  # type: ignore[explicit-any]  # each step has arguments of its own
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of one launch, over all heads.
+
+    `touched` are the bytes of each tensor that are read or written at least once, {("read", "Q"): bytes}: what HBM
+    moves with an ideal L2. `smem_write_bytes` are those that copies bring into shared memory.
+    """
+
+    read_bytes: int = 0
+    write_bytes: int = 0
+    matrix_flops: int = 0
+    exps: int = 0
+    smem_read_words: int = 0
+    smem_read_bytes: int = 0
+    smem_write_bytes: int = 0
+    blocks: int = 1
+    touched: dict[tuple[str, str], int] = field(default_factory=dict, hash=False)
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes that multiprocessors load and store."""
+        return self.read_bytes + self.write_bytes
+
+    @property
+    def floor_bytes(self) -> int:
+        """Bytes that move if each word of a tensor is touched once."""
+        return sum(self.touched.values())
+
+
+class WorkByLaunch(Watcher):
+    """The work of one head by launch, as `Work` of all heads; `blocks` are filled in by `work_of`."""
+
+    def __init__(self, unit: MatrixUnit) -> None:
+        self.launches: list[Work] = []
+        self.unmarked: set[str] = set()
+        """Steps whose operations nobody stated."""
+        self.reads = SharedReads(unit)
+        self._restart()
+
+    def _restart(self) -> None:
+        self._moved: dict[tuple[str, str], int] = {}
+        self._flops = self._exps = 0
+        self._read = int(self.reads.total)
+
+    def start(self, machine: Machine) -> None:
+        self.machine, self.p = machine, machine.p
+        self.reads.start(machine)
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.reads.load(block, tensor, words)
+        self._move("read", tensor, words)
+
+    def store(self, block: Block, tensor: str, words: Size) -> None:
+        self._move("write", tensor, words)
+
+    def _move(self, way: str, tensor: str, words: Size) -> None:
+        moved = int(words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances)
+        self._moved[way, tensor] = self._moved.get((way, tensor), 0) + moved
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        self.reads.step(step, outputs, inputs, flops)
+        self._flops += int(flops)
+        work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
+        if work is None:
+            self.unmarked.add(step.__name__)
+            return
+        shapes = [getattr(x, "shape", ()) for x in (*outputs, *inputs)]
+        self._exps += sum(int(self.machine.total(term)) for term in work[0](*shapes))
+
+    def launch_ended(self) -> None:
+        n, moved = int(self.p.instances), self._moved
+        words = (int(self.reads.total) - self._read) * n
+        sizes = {name: int(self.p.whole_bytes(self.machine.tensors[name])) for _, name in moved}
+        loaded = sum(many for (way, _), many in moved.items() if way == "read")
+        self.launches.append(
+            Work(
+                read_bytes=loaded,
+                write_bytes=sum(moved.values()) - loaded,
+                matrix_flops=self._flops * n,
+                exps=self._exps * n,
+                smem_read_words=words,
+                smem_read_bytes=words * self.p.word_bytes,
+                smem_write_bytes=loaded,
+                touched={key: min(many, sizes[key[1]]) for key, many in moved.items()},
+            )
+        )
+        self.reads.launch_ended()
+        self._restart()
+
+
+@kept
+def work_of(schedule: Schedule, problem: Attention, tiling: Tiling, unit: MatrixUnit) -> tuple[Work, ...]:
+    """The work of each launch. A mask that only hides moves no word and saves no step."""
+    p = as_moved(schedule, problem.packed)
+    watcher = WorkByLaunch(unit)
+    machine = Blocks(p, watcher).run(schedule, tiling)
+    return tuple(
+        replace(work, blocks=int(many) * int(p.instances))
+        for work, many in zip(watcher.launches, machine.launches, strict=True)
+    )

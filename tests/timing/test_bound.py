@@ -1,0 +1,136 @@
+"""The least time on a GPU: by hand, in whole waves, and never above a measured time."""
+
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
+from paths import ROOT
+
+from iosim import Attention, Tiling
+from iosim.core.tiling import parse_tiles
+from iosim.hardware import load
+from iosim.masks import parse_mask
+from iosim.schedules import find
+from iosim.timing.bound import RESOURCES, problem_times, time_at_least
+
+H100 = load("h100")
+P = Attention(4096, 64, heads=33, kv_heads=1, acc_dtype="fp32")  # 1,056 blocks of 128 rows: 8 whole waves on 132
+
+
+def test_by_hand():
+    """flash2 with 128x64: words and operations from the paper, rates from the data sheet."""
+    found = time_at_least(find("flash2"), P, Tiling(128, 64), H100)
+    pairs, heads = 32 * 64, 33  # tiles of a head
+    elements = 4096 * 64 * heads
+    of_keys = 2 * elements // 33  # K and V, which all heads share
+    reads = pairs * heads * (128 * 64 + 2 * 64 * 64 + 2 * 64 * 64)  # Q once, K and V twice
+    writes = elements * (1 + 2 * 32)  # Q, and K and V for each of 32 query tiles
+    exps = heads * (4096 * 4096 + 4096 * 64)
+    assert found.times == pytest.approx(
+        {
+            "memory": (2 * elements + of_keys) * 2 / H100.hbm_bytes_per_second,
+            "l2": (writes + elements) * 2 / H100.l2_bytes_per_second,
+            "shared": (reads + writes) * 2 / H100.shared_memory_bytes_per_second,
+            "matrix": 4 * 4096 * elements / H100.flops_per_second["fp16"],
+            "exp": exps / H100.flops_per_second["exp"],
+        }
+    )
+    assert found.seconds == max(found.times.values()) and found.binds in RESOURCES and found.blocks == 1056
+
+
+def test_blocks_come_in_whole_waves():
+    one, two = (time_at_least(find("flash2"), replace(P, heads=n), Tiling(4096, 64), H100) for n in (132, 133))
+    assert two.seconds == pytest.approx(2 * one.seconds), "133 blocks need two waves"
+    few = time_at_least(find("flash2"), replace(P, heads=1, kv_heads=1), Tiling(4096, 64), H100)
+    assert few.seconds == pytest.approx(one.seconds), "one block takes as long as 132"
+
+
+def test_a_ragged_block_is_not_a_whole_one():
+    """Of 133 blocks one has 2 rows: it starts while others run, and takes no second wave of 128 rows."""
+    p, t = Attention(128 * 132 + 2, 64, heads=1), Tiling(128, 64)
+    ragged = time_at_least(find("flash2"), p, t, H100)
+    whole = time_at_least(find("flash2"), replace(p, N=128 * 132, Nk=p.Nk), t, H100)
+    assert whole.seconds <= ragged.seconds < 1.1 * whole.seconds
+
+
+def test_under_a_mask_blocks_are_not_equal():
+    causal = time_at_least(find("block-sparse-q"), replace(P, mask=parse_mask("causal")), Tiling(128, 64), H100)
+    work = causal.work
+    assert causal.times["matrix"] == pytest.approx(work.matrix_flops / H100.flops_per_second["fp16"])
+
+
+def test_rates_that_are_not_stated_bound_nothing():
+    bare = replace(H100, flops_per_second={"int8": 1}, shared_memory_bytes_per_second=None, l2_bytes_per_second=None)
+    assert set(time_at_least(find("flash2"), P, Tiling(128, 64), bare).times) == {"memory"}
+    no_l2 = time_at_least(find("flash2"), P, Tiling(128, 64), replace(bare, l2_bytes=0))
+    assert no_l2.times["memory"] == pytest.approx(no_l2.work.total_bytes / H100.hbm_bytes_per_second)
+
+
+def test_what_the_l2_holds_needs_no_hbm():
+    """S and P of one small head stay in the L2 between launches; of many heads they do not."""
+    moved = {}
+    for heads in (1, 64):
+        p = Attention(1024, 64, heads=heads)
+        found = time_at_least(find("standard-tiled"), p, Tiling(128, 64), H100)
+        moved[heads] = found.times["memory"] * H100.hbm_bytes_per_second / (p.N * p.d * 2 * heads)
+    assert moved[1] == pytest.approx(4) and moved[64] == pytest.approx(4 + 4 * 1024 / 64)
+
+
+# ---------------------------------------------------------------- never above a measured time
+
+
+def rows(path):
+    return list(csv.DictReader((ROOT / path).open()))
+
+
+def problem_of(row):
+    sizes = {name: int(row[name]) for name in ("Nk", "batch", "heads", "kv_heads", "dv") if row.get(name)}
+    types = {name: row[name] for name in ("dtype", "acc_dtype") if row.get(name)}
+    return Attention(int(row["N"]), int(row["d"]), mask=parse_mask(row.get("mask") or "dense"), **sizes, **types)
+
+
+def times_over(kernels):
+    """Measured times over their bounds."""
+    for schedule, p, tiling, chip, seconds in kernels:
+        if tiling is None:
+            yield seconds / max(problem_times(find(schedule), p, load(chip)).values())
+        else:
+            yield seconds / time_at_least(find(schedule), p, tiling, load(chip)).seconds
+
+
+def generated():
+    """Kernels that iosim writes itself."""
+    for chip in ("h100", "h200"):
+        for row in rows(f"validation/{chip}-2026-11-22/rows.csv"):
+            if row["seconds"] and row["mask"] in ("dense", "causal"):
+                yield (
+                    row["schedule"].split()[0],
+                    problem_of(row),
+                    parse_tiles(row["tiles"]),
+                    chip,
+                    float(row["seconds"]),
+                )
+    for row in rows("validation/h200-2026-11-22/tiles_time.csv"):
+        if row["seconds"]:
+            yield "flash2", problem_of(row), parse_tiles(row["tiles"]), "h200", float(row["seconds"])
+
+
+def triton():
+    for row in rows("tests/data/shared_reads.csv"):
+        yield "flash2", problem_of(row), parse_tiles(row["tiles"]), row["gpu"], float(row["microseconds"]) * 1e-6
+
+
+def pytorch():
+    """Fused kernels of PyTorch, whose tiles are not known: beside what any kernel needs."""
+    for row in rows("configs/measured/kernels.csv"):
+        yield "block-sparse-q", problem_of(row), None, row["gpu"].lower(), float(row["seconds"])
+
+
+@pytest.mark.parametrize("kernels", [generated, triton, pytorch])
+def test_no_measured_time_is_below_its_bound(kernels):
+    shares = [*times_over(kernels())]
+    assert len(shares) >= 20 and min(shares) > 1
