@@ -41,7 +41,8 @@ class TimedTiles:
     def in_registers(self, chip: Hardware) -> bool:
         """Whether all that is computed has room in the registers that a block has for tiles."""
         need = self.need
-        return need.smem_bytes == need.least_smem_bytes and need.register_bytes <= chip.tile_register_bytes
+        alone = int(need.smem_bytes) == int(need.least_smem_bytes)
+        return alone and int(need.register_bytes) <= chip.tile_register_bytes
 
     def room(self, chip: Hardware) -> bool:
         """Whether AT_ONCE blocks fit a multiprocessor. Then the copies of one run while another computes."""
