@@ -27,7 +27,7 @@ COUNT_KEYS = (
     "hbm_bytes_per_second",
 )
 L2 = "l2_bytes"  # 0 or absent: a chip without one
-REGISTERS = "registers_per_sm_bytes"  # a file of an older iosim calibrate lacks it
+REGISTERS = "registers_per_sm_bytes"
 LINK, NETWORK = "link_bytes_per_second", "network_bytes_per_second"  # a GPU receives at most so much, if stated
 SHARED, CACHE = "shared_memory_bytes_per_second", "l2_bytes_per_second"  # of all SMs together, if stated
 TILE_REGISTERS = "tile_registers_per_block_bytes"  # those in which a block may keep tiles, if stated
@@ -37,19 +37,11 @@ UNIT = "matrix_unit"  # the kind of its matrix units, if it has any (timing/prod
 UNITS = ("wgmma", "mma.sync", "tcgen05", "systolic")
 TARGET = "target"  # what compilers call the GPU, if stated
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
-MEASURED = "measured"  # a table that only `iosim calibrate` writes
-MEASURED_KEYS = (  # keys that it has at least
-    "dram_bytes_per_second",
-    "l2_bytes_per_second",
-    "simt_operations_per_second",
-    "exponentials_per_second",
-    "launch_seconds",
-    "latency_seconds",
-    "tensor_flops_per_second",
+MEASURED = "measured"  # a table of earlier versions: rates that a command measured, for times that were fitted
+NO_CALIBRATE = (
+    "iosim calibrate, which wrote it, is gone: times are bounds now, of data-sheet rates; take a preset, as h100, or "
+    "leave out the table and give the peaks of the data sheet"
 )
-WGMMA = "wgmma_flops_per_second"  # a key of [measured]: 16-bit products; the table of peaks has those of mma.sync
-WGMMA_DTYPES = ("fp16", "bf16")
-MEASURED_TEXTS = ("device", "date", "driver", "cuda", "sm_clock", "memory_clock")
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "int8", "fp32", "fp64")
 MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
 OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
@@ -64,12 +56,10 @@ class Hardware:
     """A GPU. Sizes are in bytes, rates per second.
 
     `flops_per_second` holds the peak rate of dense matrix products for each element type that has one, and the rate of
-    exponentials as `exp`. Of a calibrated GPU it is the highest rate that was measured with any instruction: what no
-    kernel exceeds. `hbm_bytes` is the size of the device memory, which may be GDDR. `l2_bytes` is 0 for a chip without
-    an L2. `link_bytes_per_second` is what one GPU can receive from the others of its node, and
+    exponentials as `exp`. `hbm_bytes` is the size of the device memory, which may be GDDR. `l2_bytes` is 0 for a chip
+    without an L2. `link_bytes_per_second` is what one GPU can receive from the others of its node, and
     `network_bytes_per_second` from other nodes: one direction, None if it is not known. `sources` says where numbers
-    were found. `target` is the name for compilers, as `sm_90`, None if it is not known. `measured` is what `iosim
-    calibrate` found; None for a preset from data sheets.
+    were found. `target` is the name for compilers, as `sm_90`, None if it is not known.
     """
 
     name: str
@@ -81,7 +71,6 @@ class Hardware:
     hbm_bytes_per_second: int
     flops_per_second: Mapping[str, int]
     sources: Mapping[str, str]
-    measured: Toml | None = None
     registers_per_sm_bytes: int | None = None
     link_bytes_per_second: int | None = None
     network_bytes_per_second: int | None = None
@@ -197,39 +186,20 @@ def digits_of(words: Iterable[str]) -> str:
     return re.sub(r"\D", "", "".join(words))
 
 
-def measured_of(device: str) -> Hardware | None:
-    """The kept measurement (configs/measured) of a GPU whose driver gives it this name, or None."""
-    found = map(read_hardware, sorted((configs_folder() / "measured").glob("*.toml")))
-    return next((hardware for hardware in found if (hardware.measured or {}).get("device") == device), None)
-
-
-def measured_as(name: str) -> Hardware | None:
-    """The hardware `name` with its [measured] rates; None if it has none.
-
-    The rates stand in the hardware file itself, or for a preset in the file of the same name in configs/measured.
-    """
-    hardware = load(name)
-    path = configs_folder() / "measured" / f"{name.lower()}.toml"
-    if hardware.measured is None and not name.endswith(".toml") and path.exists():
-        return read_hardware(path)
-    return hardware if hardware.measured is not None else None
-
-
 def read_hardware(path: Path) -> Hardware:
     """The GPU of a TOML file. InputError for a key or a value that is not allowed, and for all keys that are missing.
 
     A file may leave out `l2_bytes`, `target`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
-    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources", MEASURED), required=KEYS)
+    if MEASURED in data:
+        raise InputError(f"{path}: table", f"[{MEASURED}]", "numbers of a data sheet", NO_CALIBRATE)
+    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources"), required=KEYS)
     data = {L2: 0, "sources": {}, **data}
-    measured = data.get(MEASURED)
-    if measured is not None:
-        _measured(f"{path}: {MEASURED}", measured)
     if not isinstance(data["name"], str) or not data["name"].strip():
         raise InputError(f"{path}: name", data["name"], "a text")
     for key in (*COUNT_KEYS, *(key for key in OPTIONAL if key in data)):
-        _whole(f"{path}: {key}", data[key], least=0 if key == L2 and measured is None else 1)
+        _whole(f"{path}: {key}", data[key], least=0 if key == L2 else 1)
     if not re.fullmatch(r"sm_\d{2,3}a?|gfx\w+", str(data.get(TARGET, "sm_90"))):
         raise InputError(f"{path}: {TARGET}", data[TARGET], "a target of compilers, as sm_90 or gfx942")
     if data.get(UNIT, UNITS[0]) not in UNITS:
@@ -238,11 +208,7 @@ def read_hardware(path: Path) -> Hardware:
     if block > sm:
         raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
     rates, sources = _rates(path, data), _sources(path, data)
-    wider = wgmma_peaks(rates, measured or {})
-    if wider:
-        sources["flops_per_second"] = f"{sources.get('flops_per_second', UNSAID)}; {', '.join(wider)}: {WGMMA}"
-    data["flops_per_second"], data["sources"] = MappingProxyType({**rates, **wider}), MappingProxyType(sources)
-    return Hardware(**{**data, MEASURED: measured})
+    return Hardware(**{**data, "flops_per_second": MappingProxyType(rates), "sources": MappingProxyType(sources)})
 
 
 def _read(path: Path) -> Toml:
@@ -273,12 +239,6 @@ def _sources(path: Path, data: Toml) -> dict[str, str]:
     return dict(sources)
 
 
-def wgmma_peaks(rates: Toml, measured: Toml) -> dict[str, int]:
-    """The measured rate of wgmma for each element type whose peak in `rates` is below it."""
-    found = round(measured.get(WGMMA, 0))
-    return {dtype: found for dtype in WGMMA_DTYPES if dtype in rates and found > rates[dtype]}
-
-
 def _files() -> list[Path]:
     """The files of the presets, by name."""
     return sorted((configs_folder() / "hardware").glob("*.toml"))
@@ -307,30 +267,6 @@ def _needed(where: str, table: Toml, required: tuple[str, ...], hint: str = "") 
     if missing:
         each = "this key is required" if len(missing) == 1 else "each of these keys is required"
         raise InputError(where + ", ".join(missing), "nothing", each, hint)
-
-
-def _measured(where: str, table: object) -> None:
-    """InputError for a table [measured] without all of its keys, or with a number that is negative or not finite, or
-    with a share above 1."""
-    again = "measure this GPU again: iosim calibrate"
-    if not isinstance(table, dict):
-        raise InputError(where, table, f"a table [{MEASURED}]")
-    needed = MEASURED_KEYS + (("asking_ratio", "loop_ratios", "first_seconds") if table.get("steps") else ())
-    _needed(f"{where}.", table, needed, again)
-    for key, value in table.items():
-        if key not in MEASURED_TEXTS and not isinstance(value, dict):
-            _number(f"{where}.{key}", value, 1.0 if key == "asking_ratio" else float("inf"), again)
-    for key in ("tensor_flops_per_second", "loop_ratios", "first_seconds"):
-        for name, value in table.get(key, {}).items():
-            _number(f"{where}.{key}.{name}", value, float("inf"), again)
-
-
-def _number(where: str, value: object, most: float, hint: str) -> None:
-    """Raise InputError for a value that is not a number from 0 to `most`, such as NaN."""
-    real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not real or not 0 <= value < float("inf") or value > most:  # type: ignore[operator]
-        allowed = "a number of at least 0" if most > 1 else "a number from 0 to 1"
-        raise InputError(where, value, allowed, hint)
 
 
 def _whole(where: str, value: object, least: int = 1) -> None:

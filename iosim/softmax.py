@@ -1,7 +1,7 @@
 """The tile steps of `iosim.steps.softmax`, for files written for iosim 0.1. New files import them from there."""
 
 from .steps.softmax import (
-    Cost,
+    Operands,
     accumulate,
     denormalise,
     drop,
@@ -20,6 +20,12 @@ from .steps.softmax import (
     work,
     zeros,
 )
+
+
+def Cost(reads_whole: tuple[int, ...] = (), tensor_inputs: tuple[int, ...] = (), **_: object) -> Operands:
+    """The mark `Operands` by its earlier name. Fields that only predictions of time read are left out."""
+    return Operands(reads_whole, tensor_inputs)
+
 
 __all__ = [
     "Cost", "accumulate", "denormalise", "drop", "flops", "hide", "keep", "log_sum_exp", "merge", "minus_infinity",

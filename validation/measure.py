@@ -2,13 +2,12 @@
 
     PYTHONPATH=. python3 validation/measure.py FOLDER                     # all parts, on the GPU
     PYTHONPATH=. python3 validation/measure.py FOLDER --part torch        # or another of PARTS
-    PYTHONPATH=. python3 validation/measure.py FOLDER --rows              # no GPU: predictions beside the measurements
+    PYTHONPATH=. python3 validation/measure.py FOLDER --rows              # no GPU: counts beside the measurements
 
 Each part is two processes: the worker alone (words, output errors, times by events), then once more under Nsight
-Compute (bytes, DRAM, times of kernels). FOLDER gets about.json, hardware.toml and a CSV for each part, with all that
-was found; `--rows` writes rows.csv, family_rows.csv, torch_rows.csv, math_rows.csv, serving_rows.csv,
-sweep_rows.csv and slopes.csv from them. A short
-table comes last.
+Compute (bytes, DRAM, times of kernels). FOLDER gets about.json and a CSV for each part, with all that was found.
+`--rows` writes rows.csv, family_rows.csv, torch_rows.csv, math_rows.csv, serving_rows.csv, sweep_rows.csv and
+slopes.csv from them. A short table comes last.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import partial
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,10 @@ from iosim.gpu.profile.explain import explained
 from iosim.gpu.verdict import Evidence, summary, verify
 from iosim.gpu.verdict_rows import verdict_table
 from iosim.gpu.verify_run import combine, slopes
-from iosim.hardware import read_hardware
 from validation import shapes
 
 THEIRS = ("torch", "math", "serving")  # sets of PyTorch's kernels only
-PARTS = ("calibrate", *shapes.OWN, "family", *THEIRS, "sweep")
+PARTS = ("about", *shapes.OWN, "family", *THEIRS, "sweep")
 
 
 def main() -> int:
@@ -55,7 +53,7 @@ def main() -> int:
     for part in given.part or PARTS:
         begin = time.perf_counter()
         try:
-            calibrate(given.folder) if part == "calibrate" else measure(part, given.folder, given.first)
+            write_about(given.folder) if part == "about" else measure(part, given.folder, given.first)
         except IosimError as error:
             print(f"{part}: {error}", file=sys.stderr)
             code = error.exit_code
@@ -63,14 +61,14 @@ def main() -> int:
     return code
 
 
-def calibrate(folder: Path) -> None:
-    from iosim.gpu.calibrate.gpu import measure_all, toml
+def write_about(folder: Path) -> None:
+    """Write the GPU, the versions and the date."""
+    from iosim.gpu import device
 
-    found = measure_all()
-    (folder / "hardware.toml").write_text(toml(found), encoding="utf-8")
-    about = {"command": f"python3 validation/measure.py {folder.name}", **found}
-    (folder / "about.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    print((folder / "hardware.toml").read_text())
+    name, _, versions = device.name().partition(", ")
+    about = {"command": f"python3 validation/measure.py {folder.name}", "name": name, "versions": versions}
+    text = json.dumps({**about, "date": date.today().isoformat()}, indent=1)
+    (folder / "about.json").write_text(text + "\n", encoding="utf-8")
 
 
 def measure(part: str, folder: Path, first: int | None) -> None:
@@ -185,7 +183,7 @@ def kept(folder: Path, part: str) -> list[Evidence]:
     return combine(jobs, notes, profile.jobs) + lost
 
 
-def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path) -> list[dict[str, Any]]:
+def torch_rows(jobs: list[Any], kernels: list[Any]) -> list[dict[str, Any]]:
     """The best explanations of each of PyTorch's kernels, and of the passes of a call."""
     rows: list[dict[str, Any]] = []
     for job, found in zip(jobs, kernels, strict=True):
@@ -194,14 +192,15 @@ def torch_rows(jobs: list[Any], kernels: list[Any], hardware: Any, folder: Path)
         if not found:
             rows.append({"kernel": job.name, **label, "best": True, "schedule": "none: the backend did not run"})
             continue
-        for number, row in enumerate(explained(job.name, found, p, hardware)):
+        for number, row in enumerate(explained(job.name, found, p)):
             rows.append({"kernel": row.pop("kernel"), **label, "best": number == 0 or "pass" in row, **row})
     names = dict.fromkeys(key for row in rows for key in row)
     return [{name: row.get(name) for name in names} for row in rows]
 
 
-def judged(hardware_path: Path, one: Evidence) -> dict[str, Any]:
-    return verify(one, read_hardware(hardware_path))
+def judged(one: Evidence) -> dict[str, Any]:
+    """The row of one job."""
+    return verify(one, None)
 
 
 def write_rows(folder: Path) -> None:
@@ -211,10 +210,11 @@ def write_rows(folder: Path) -> None:
         labels += [{"part": part, "held_out": shapes.held_out(n)} for n in range(len(own))]
         found += own
     with ProcessPoolExecutor() as pool:
-        verdicts = pool.map(partial(judged, folder / "hardware.toml"), found)
-        mine = [{**label, **row} for label, row in zip(labels, verdicts, strict=True)]
-    (folder / "rows.csv").write_text(tables.to_csv(verdict_table(mine).to_rows()), encoding="utf-8")
-    show(mine)
+        verdicts = list(pool.map(judged, found))
+    mine = [{**label, **row} for label, row in zip(labels, verdicts, strict=True)]
+    flat = [{name: value for name, value in row.items() if name != "tensors"} for row in mine]
+    (folder / "rows.csv").write_text(tables.to_csv(flat), encoding="utf-8")
+    show(verdicts)
     write_sweep(folder)
     write_family(folder)
     write_theirs(folder, "torch_rows.csv", "tuned", "torch")
@@ -225,8 +225,7 @@ def write_rows(folder: Path) -> None:
 def write_theirs(folder: Path, name: str, *parts: str) -> None:
     theirs = [e for part in parts for e in evidence(folder, part) if isinstance(e.job, TorchJob)]
     if theirs:
-        hardware = read_hardware(folder / "hardware.toml")
-        rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs], hardware, folder)
+        rows = torch_rows([e.job for e in theirs], [e.kernels for e in theirs])
         (folder / name).write_text(tables.to_csv(rows), encoding="utf-8")
         print(grid.table([row for row in rows if row["best"]]))
 

@@ -152,12 +152,15 @@ class Commands(click.Group):
 
 
 def misnamed(args: Sequence[str]) -> IosimError:
-    """The fault of a line whose command does not exist: what asks the same today, or the commands that there are."""
-    from .old_words import OLD, said_now
+    """The fault of a line whose command does not exist: what asks the same today, why nothing does, or
+    the commands that there are."""
+    from .old_words import GONE, OLD, said_now
 
     name, *rest = args
     if name in OLD:
         return IosimError(f"iosim {name} is now: {said_now(name, rest)}")
+    if name in GONE:
+        return IosimError(f"iosim {name} is gone: {GONE[name]}")
     names = sorted(all_commands())
     return InputError("command", name, ", ".join(names), suggestion(name, names))
 

@@ -32,6 +32,8 @@ OLD = {
     "check": Old("verify --cpu"),
     "play": Old("report --open"),
 }
+GONE = {"calibrate": "times are bounds now, of data-sheet rates (iosim roofline, iosim verify)"}
+"""Commands that nothing asks for any more, with the reason."""
 
 
 def said_now(command: str, args: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ The rules are properties of blocks, and hold for every schedule:
 
 - What `load` brings lies in shared memory, where copies that run ahead (cp.async, TMA) put it.
 - What `compute` makes may live in registers, as the accumulators of tensor cores do, unless another warp needs its
-  rows: a step that marks the block with `Cost.reads_whole` (the second factor of a product), or a step on a part of it.
+  rows: a step whose `Operands.reads_whole` names the block (the second factor of a product), or one on a part of it.
 - What the innermost loop of a thread block loads has `stages` tiles in flight, each in shared memory.
 
 Each launch has its own registers. All blocks of one name live in the same place. The names that live in registers are
@@ -162,7 +162,7 @@ class Placing(Unsummed):
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         super()._apply(step, outputs, inputs)
-        whole = getattr(getattr(step, "cost", None), "reads_whole", range(1, len(outputs) + len(inputs)))
+        whole = getattr(getattr(step, "operands", None), "reads_whole", range(1, len(outputs) + len(inputs)))
         for number, x in enumerate((*outputs, *inputs)):
             if isinstance(x, Block) and (number in whole or x.base is not None):
                 self._known[x.base or x].shared = True

@@ -120,10 +120,10 @@ def verify(
 ) -> Checks | Verdicts:
     """Run schedules, and compare what they do with the model: Verdicts of a GPU, or Checks of the CPU.
 
-    On a GPU: words counted by the generated kernels, bytes counted by the hardware (with `counters`), DRAM, time and
-    output. Without one, or with `cpu` or `dropout`: output, words and SRAM of runs in NumPy; N is then 96 and d is 16
-    unless given, and tiles are 16x16 or smaller. `from_ncu` judges a kept profile. `tuned`, `keep` and `places` are
-    those of the command. Other options are those of `count`. Raises InputError for whatever is not allowed.
+    On a GPU: words counted by the generated kernels, bytes counted by the hardware (with `counters`), time and output.
+    Without one, or with `cpu` or `dropout`: output, words and SRAM of runs in NumPy; N is then 96 and d is 16 unless
+    given, and tiles are 16x16 or smaller. `from_ncu` judges a kept profile. `tuned`, `keep` and `places` are those of
+    the command. Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
     sizes: dict[str, object] = {"N": N, "d": d, "mask": None if mask == "dense" else str(parse_mask(mask)), **options}
     given = {
@@ -144,7 +144,6 @@ def profile(
     *,
     from_ncu: str | None = None,
     keep: str | None = None,
-    hardware: str | None = None,
     mask: str | Mask = "dense",
     **options: Unpack[ProblemOptions],
 ) -> Explanations:
@@ -162,4 +161,4 @@ def profile(
         p = Attention(N, d, mask=parse_mask(mask), **{"acc_dtype": "fp32", "lse": True, **options})  # type: ignore[arg-type]
     elif N is not None or d is not None or not from_ncu:
         raise InputError("--N, --d", "nothing", "a value for each", "or from_ncu alone")
-    return Explanations(explain_kernel(kernel, p, from_ncu, keep, hardware)[0])
+    return Explanations(explain_kernel(kernel, p, from_ncu, keep)[0])

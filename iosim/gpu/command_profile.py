@@ -6,7 +6,7 @@ import click
 
 from ..commands.answer import Output, answer_all, say
 from ..commands.command import Need, named_command
-from ..commands.options import HARDWARE, flag_option, outputs, problem_options, text_option
+from ..commands.options import flag_option, outputs, problem_options, text_option
 from ..counting.given import problem
 
 
@@ -14,7 +14,7 @@ from ..counting.given import problem
     "profile",
     needs=(Need("N", ("from_ncu",)), Need("d", ("from_ncu",))),
     gpu=True,
-    first="heads kv_heads causal mask hardware from_ncu keep no_lse",
+    first="heads kv_heads causal mask from_ncu keep no_lse",
 )
 @click.argument("kernel", required=False)
 @problem_options
@@ -25,19 +25,12 @@ from ..counting.given import problem
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
 @flag_option("--no-lse", "The kernel stores no log-sum-exp.")
-@text_option(
-    "--hardware",
-    "Also predict DRAM bytes and (except for passes) time: a preset, or a FILE.toml of iosim calibrate.",
-    metavar="NAME|FILE",
-    kind=HARDWARE,
-)
 @outputs
 def command(
     kernel: str | None,
     from_ncu: str | None,
     keep: str | None,
     no_lse: bool,
-    hardware: str | None,
     output: Output,
     **given: str | bool | None,
 ) -> None:
@@ -45,7 +38,7 @@ def command(
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient, torch-math or torch-flex (FlexAttention); with --from-ncu it is
     any name. A schedule explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The kernel may
-    store 0.75 to 3 times the predicted bytes, and DRAM bytes may differ. A call of many kernels has a row for each pass
+    store 0.75 to 3 times the predicted bytes. A call of many kernels has a row for each pass
     of attention (two products and the softmax), and one for all other kernels. spilled_bytes is the traffic of
     registers that were spilled (empty where bulk stores hide it).
 
@@ -57,7 +50,7 @@ def command(
     own = from_ncu is not None and not any(given.values())
     p = None if own else problem(given, acc_dtype="fp32", lse=not no_lse)
     with under_way() as tell:
-        rows, notes = explain_kernel(kernel, p, from_ncu, keep, hardware, tell)
+        rows, notes = explain_kernel(kernel, p, from_ncu, keep, tell)
     explained = {str(row["kernel"]) for row in rows if row["explains"]}
     say(notes)
     others = dict.fromkeys(str(row["kernel"]) for row in rows if row["kernel"] not in explained)

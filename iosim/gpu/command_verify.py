@@ -25,12 +25,11 @@ from ..commands.options import (
 )
 from ..errors import InputError
 from ..options import CHANCE, SEED, Kind
-from ..units import binary, parse_count
+from ..units import parse_count
 
 if TYPE_CHECKING:
     from .ask import OnCpu
-    from .verdict_rows import Verdict
-    from .verify_run import Choice, Source, Verdicts
+    from .verify_run import Choice, Source
 
 MOST_PLACES = 32
 
@@ -86,7 +85,7 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
 @flag_option("--tuned", "Run the tuned kernels instead of the generated ones.")
 @text_option(
     "--hardware",
-    "A preset, or a FILE.toml of iosim calibrate (default: by the name of the GPU).",
+    "The GPU: a preset, or a FILE.toml (default: by the name of the GPU).",
     metavar="NAME|FILE",
     kind=HARDWARE,
 )
@@ -117,7 +116,7 @@ def command(
     choice: Choice, source: Source, on_cpu: OnCpu, hardware: str | None, output: Output, **given: str | bool | None
 ) -> None:
     """Run schedules and compare them with the model. On a GPU: words counted by the kernels, bytes counted by the
-    hardware, DRAM, time and output. Without one, or with --cpu: output error, words and SRAM of runs in NumPy.
+    hardware, time and output. Without one, or with --cpu: output error, words and SRAM of runs in NumPy.
 
     On the CPU, error_fp64 and error_TYPE are the largest absolute errors of the outputs. For error_TYPE every load,
     store and step rounds to its type (--dtype, --acc-dtype). bf16 and fp8 (E4M3, saturating) are rounded in float32.
@@ -128,31 +127,13 @@ def command(
     """
     from ..progress import under_way
     from .ask import verified
-    from .verify_run import KeptProfile, Verdicts
+    from .verify_run import KeptProfile
 
     with under_way() as tell:
         found, notes = verified(given, choice, source, on_cpu, hardware, tell)
     answer_all([({}, found)], output)
-    if isinstance(found, Verdicts):
-        say(at_the_edge(row) for row in found.rows if row["dram_at_the_edge"] and row["dram_places"] == 1)
-        notes = [whose_rates(found, found.hardware)] if not hardware and found.hardware else []
     if not found.ok and isinstance(source, KeptProfile) and given.get("N") is not None:
         notes += ["if these rows are wrong, are N, d, heads, mask and --dtype those of the profile?"]
     say(notes)
     if not found.ok:
         sys.exit(1)
-
-
-def at_the_edge(row: Verdict) -> str:
-    """The note on a row whose DRAM bytes depend on where the arrays lie."""
-    least, most = (binary(round(end or 0)) for end in (row["dram_least_predicted"], row["dram_most_predicted"]))
-    return (
-        f"{row['schedule']}: the data used again just about fill the L2, so DRAM bytes depend on where the arrays "
-        f"lie ({least} to {most} by the model); --places 8 measures the mean of eight places"
-    )
-
-
-def whose_rates(found: Verdicts, name: str) -> str:
-    """The note on the hardware whose rates predict the times."""
-    what = "predicted with the rates of" if any(row["seconds_predicted"] for row in found.rows) else "not predicted by"
-    return f"times are {what} {name}; iosim calibrate -o FILE.toml measures this GPU, for --hardware FILE.toml"

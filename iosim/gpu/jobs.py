@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import TYPE_CHECKING, TypedDict, cast
 
 from ..core.problem import DENSE, Attention
@@ -17,22 +18,28 @@ from ..errors import InputError, suggestion
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, find
 from .arrays import DeviceArrays
-from .predict.generated import LaunchShape, launch_shapes
 
 if TYPE_CHECKING:
     from ..counting.given import Fields
 
 
+class LaunchShape(TypedDict):
+    """Shared memory and threads of a block of one launch, and whether the launch uses tensor cores."""
+
+    smem_bytes: int
+    threads: int
+    tensor_cores: bool
+
+
 class JobJson(TypedDict, total=False):
-    """A job as its `to_json` writes it: the options of its problem by name, and these. `run` is the name of a schedule,
-    of a kernel of PyTorch, or `wait`."""
+    """A job as its `to_json` writes it: the options of its problem by name, and these. `run` is the name of a schedule
+    or of a kernel of PyTorch."""
 
     run: str
     mask: str
     tiles: list[int]
     tuned: bool
     places: int
-    milliseconds: int
 
 
 class OutputErrors(TypedDict, total=False):
@@ -63,8 +70,6 @@ class Note(OutputErrors, KernelSizes, total=False):
     launches: list[LaunchShape]
     large_logits: OutputErrors  # the same check with larger Q and K
     seconds: float  # between events, without the profiler
-    number: int  # of the job in the profile, for `stack_stores`
-    stack_stores: list[list[int]]  # of the kernel that loads most: offset in the stack, bytes, warps that ran it
 
 
 TORCH = {
@@ -76,7 +81,6 @@ TORCH = {
 FLEX = "torch-flex"  # PyTorch's FlexAttention, compiled by Triton for each problem
 PYTORCHS = (*TORCH, FLEX)
 STORES_LSE = "torch-flash"  # the only one that stores a log-sum-exp when nothing is trained
-WAIT = "wait"
 THREADS = 384  # a block of a tuned product
 # Jobs are pickled as JSON, because a pickled copy of DENSE would not be DENSE.
 Pickled = tuple[Callable[[JobJson], object], tuple[JobJson]]
@@ -119,22 +123,7 @@ class TorchJob:
         return job_from_json, (self.to_json(),)
 
 
-@dataclass(frozen=True)
-class WaitJob:
-    """A kernel of one thread that waits and touches no memory. Bytes counted while it runs were moved by something
-    else."""
-
-    milliseconds: int
-    name: str = WAIT
-    places: int = 1
-
-    def to_json(self) -> JobJson:
-        """The job as JSON, which `job_from_json` reads."""
-        return {"run": WAIT, "milliseconds": self.milliseconds}
-
-
-KernelJob = ScheduleJob | TorchJob
-Job = KernelJob | WaitJob
+Job = ScheduleJob | TorchJob
 
 
 ALWAYS_KEPT = (
@@ -179,8 +168,6 @@ def _places(places: int) -> JobJson:
 
 def job_from_json(job: JobJson) -> Job:
     """The job that `to_json` wrote. Options that an older profile lacks have their defaults."""
-    if job["run"] == WAIT:
-        return WaitJob(job["milliseconds"])
     sizes = {name: value for name, value in job.items() if name not in ("run", "tiles", "tuned", "places")}
     problem = as_measured(job["run"], Attention(**cast("Fields", {**sizes, "mask": parse_mask(job["mask"])})), job)
     places = job.get("places", 1)
@@ -225,7 +212,10 @@ class GeneratedJob:
     @property
     def launches(self) -> list[LaunchShape]:
         """The shape of each launch."""
-        return launch_shapes(self.program)
+        return [
+            {"smem_bytes": k.smem_bytes, "threads": prod(k.block), "tensor_cores": k.tensor_cores}
+            for k in self.program.kernels
+        ]
 
     @property
     def sizes(self) -> KernelSizes:

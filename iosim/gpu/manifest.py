@@ -7,7 +7,6 @@ WING = Wing(
         "On a GPU": {
             "verify": "Runs against the model: output, words and SRAM on the CPU; on a GPU also bytes and time.",
             "profile": "The schedule and tiles that explain an attention kernel which somebody else wrote.",
-            "calibrate": "Measure this GPU into a hardware file.",
         }
     },
     names={
@@ -22,6 +21,5 @@ WING = Wing(
         "missing_of_gpu": "ask:without_gpu",
         "why_not_generated": "cuda.machine:why_not",
     },
-    forms={"calibrate": {"toml": ("toml",), "json": ("json",)}},
     page="hardware/words-and-bytes.md",
 )

@@ -24,8 +24,8 @@ from .arrays import DeviceArray, DeviceArrays
 from .cuda.machine import generate
 from .cuda.program import Program
 from .cuda.warp_split import keys_held
-from .jobs import KernelJob, OutputErrors, ScheduleJob, runner
-from .predict.predict import predict
+from .jobs import Job, OutputErrors, ScheduleJob, runner
+from .moved import moved
 from .same_steps import Met, slope_of_job
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ SUMS = 1e-5  # share of the largest output; float32 sums differ by this much whe
 # ---------------------------------------------------------------- inputs
 
 
-def inputs_of(job: KernelJob, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
+def inputs_of(job: Job, scale: float = 1.0, seed: int = 0) -> DeviceArrays:
     """Random inputs of every head, as floats on the device, rounded to the types of their tensors. Q and K are
     multiplied by `scale` before that."""
     if isinstance(job, ScheduleJob) and not is_plain(find(job.name), job.problem):
@@ -253,7 +253,7 @@ def example_errors(job: ScheduleJob) -> OutputErrors:
     p, xp = job.problem.packed, device.cupy()
     program, inputs, instances = example_of(job)
     outputs, _ = runner(job).run(on_device(inputs))
-    schedule, words = find(job.name), predict(find(job.name), p, job.tiling).tensors
+    schedule, words = find(job.name), moved(find(job.name), p, job.tiling).tensors
     error, rounds, unwritten, names = 0.0, 1.0, 0, list(answers_of(schedule, program, instances[0]))
     t = job.tiling
     sums = max(-(-p.N // t.rows_q), -(-p.Nk // t.rows_k), -(-p.d // t.depth))

@@ -1,4 +1,4 @@
-"""The verdict on a job: words, SM bytes, DRAM, time and output error, simulated or predicted beside measured.
+"""The verdict on a job: words and SM bytes, simulated beside measured, and DRAM bytes, time and output error.
 
 It takes what the worker and the profiler found as values. Nothing here needs a GPU.
 """
@@ -6,26 +6,23 @@ It takes what the worker and the profiler found as values. Nothing here needs a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import mean, median
+from dataclasses import dataclass, field
+from statistics import mean
 
 from ..core.problem import bytes_of
 from ..counting.bounds import floor_of
 from ..hardware import SECTOR_BYTES, Hardware
 from ..schedules import find
 from ..search.best import footprint
+from .compulsory import compulsory_bytes
 from .cuda.sectors import PartialSectors, partial_sectors
-from .jobs import Job, Note, OutputErrors, ScheduleJob, runner
+from .jobs import Job, Note, OutputErrors, ScheduleJob
+from .moved import DECIMALS, Moved, in_whole_tiles, moved
 from .ncu.counters import ProfiledKernel
-from .predict import generated
-from .predict.block_work import Occupancy
-from .predict.dram import Conditions
-from .predict.predict import DECIMALS, Prediction, in_whole_tiles, predict
 from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads
 LSE_ROWS = 8  # of a request of a tuned kernel
-TUNED_REGISTERS = 168  # a thread: 65536 / 384 threads, rounded down to a multiple of 8; one block a multiprocessor
 
 
 @dataclass
@@ -49,15 +46,13 @@ class Evidence:
 
 
 def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
-    """The verdict on a job. Without `hardware`, DRAM and time are not predicted, which saves seconds."""
+    """The verdict on a job, which ran on this hardware, if it is known."""
     job = evidence.scheduled
     p, tiling = job.problem, job.tiling
     faults = [evidence.note["failed"]] if "failed" in evidence.note else []
-    sits = evident_occupancies(evidence, hardware) if hardware else None
-    schedule, cold = find(job.name), bool(evidence.kernels)
-    predicted = predict(schedule, p.packed, tiling, hardware, sits, Conditions(cold), with_range=True)
-    words = word_row(predicted, evidence.note, faults)
-    sm = sm_row(predicted, evidence, faults)
+    simulated = moved(find(job.name), p.packed, tiling)
+    words = word_row(simulated, evidence.note, faults)
+    sm = sm_row(simulated, evidence, faults)
     output = output_row(evidence.note, faults)
     return {
         "schedule": job.name + (" (tuned)" if job.tuned else ""),
@@ -72,8 +67,8 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
         "mask": str(p.mask),
         **words,
         **sm,
-        **dram_row(predicted, evidence.kernels),
-        **time_row(predicted, evidence),
+        **dram_row(evidence),
+        **time_row(simulated, evidence, hardware),
         **output,
         "ok": not faults,
         "faults": "; ".join(faults),
@@ -81,30 +76,21 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
     }
 
 
-def evident_occupancies(evidence: Evidence, hardware: Hardware) -> list[Occupancy]:
-    """The occupancy of each launch: from the profiler, else from the launch's threads and shared memory."""
-    job = evidence.scheduled
-    launches = evidence.note.get("launches") or runner(job).launches
-    registers = TUNED_REGISTERS if job.tuned else None
-    found = generated.occupancies(launches, hardware, registers, [kernel.blocks_per_sm for kernel in evidence.kernels])
-    return [replace(each, loads_ahead=True, asynchronous=True) for each in found] if job.tuned else found
-
-
 # ---------------------------------------------------------------- words and bytes
 
 
-def word_row(predicted: Prediction, note: Note, faults: list[str]) -> WordRow:
+def word_row(simulated: Moved, note: Note, faults: list[str]) -> WordRow:
     """Simulated words beside those that the instrumented kernel counted. They must be equal for every tensor."""
-    simulated = sum(map(sum, predicted.tensors.values()))
+    words = sum(map(sum, simulated.tensors.values()))
     counted = note.get("words")
     if counted is None:
-        return {"words": simulated, "device_words": None, "tensors": by_tensor(predicted.tensors, None)}
-    for name in sorted({*predicted.tensors, *counted}):
-        mine, theirs = predicted.tensors.get(name, (0, 0)), tuple(counted.get(name, (0, 0)))
+        return {"words": words, "device_words": None, "tensors": by_tensor(simulated.tensors, None)}
+    for name in sorted({*simulated.tensors, *counted}):
+        mine, theirs = simulated.tensors.get(name, (0, 0)), tuple(counted.get(name, (0, 0)))
         if tuple(mine) != theirs:
             faults.append(f"{name}: simulated {mine} words (read, written), the device counted {theirs}")
-    found = by_tensor(predicted.tensors, counted)
-    return {"words": simulated, "device_words": sum(map(sum, counted.values())), "tensors": found}
+    found = by_tensor(simulated.tensors, counted)
+    return {"words": words, "device_words": sum(map(sum, counted.values())), "tensors": found}
 
 
 def by_tensor(
@@ -119,15 +105,15 @@ def by_tensor(
     return rows
 
 
-def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRow:
+def sm_row(simulated: Moved, evidence: Evidence, faults: list[str]) -> SmRow:
     """Bytes between SM and L2, simulated beside counted: loads by op_ld (by the crossbar for TMA), stores by op_st and
     op_red."""
     kernels = evidence.kernels
     row: SmRow = {
-        "sm_read_bytes": predicted.read_bytes,
+        "sm_read_bytes": simulated.read_bytes,
         "hw_read_bytes": None,
         "read_ratio": None,
-        "sm_write_bytes": predicted.write_bytes,
+        "sm_write_bytes": simulated.write_bytes,
         "hw_write_bytes": None,
         "write_ratio": None,
     }
@@ -138,19 +124,19 @@ def sm_row(predicted: Prediction, evidence: Evidence, faults: list[str]) -> SmRo
     read, written = sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels)
     tma = any(k.through_tma for k in kernels)
     if tma:
-        boxes = predict(find(job.name), in_whole_tiles(job.problem.packed, job.tiling), job.tiling).read_bytes
-        extra += boxes - predicted.read_bytes
-    _judge("read", predicted.read_bytes, read, partial.read_bytes + extra, tma, faults)
+        boxes = moved(find(job.name), in_whole_tiles(job.problem.packed, job.tiling), job.tiling).read_bytes
+        extra += boxes - simulated.read_bytes
+    _judge("read", simulated.read_bytes, read, partial.read_bytes + extra, tma, faults)
     if not any(k.stores_unseen for k in kernels):
-        _judge("written", predicted.write_bytes, written, partial.write_bytes, False, faults)
+        _judge("written", simulated.write_bytes, written, partial.write_bytes, False, faults)
     else:
         written = 0
     return {
         **row,
         "hw_read_bytes": read,
-        "read_ratio": quotient(read, predicted.read_bytes),
+        "read_ratio": quotient(read, simulated.read_bytes),
         "hw_write_bytes": written or None,
-        "write_ratio": quotient(written, predicted.write_bytes),
+        "write_ratio": quotient(written, simulated.write_bytes),
     }
 
 
@@ -201,15 +187,10 @@ def table_bytes(evidence: Evidence) -> int:
 # ---------------------------------------------------------------- DRAM, time, output
 
 
-def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRow:
-    """DRAM bytes, predicted beside measured."""
-    found = predicted.dram
+def dram_row(evidence: Evidence) -> DramRow:
+    """DRAM bytes: those that were measured, and those that the launches cannot but load."""
     row: DramRow = {
-        "dram_read_predicted": found.read_bytes if found else None,
-        "dram_write_predicted": found.write_bytes if found else None,
-        "dram_least_predicted": found.least_bytes if found else None,
-        "dram_most_predicted": found.most_bytes if found else None,
-        "dram_at_the_edge": found.at_the_edge if found else None,
+        "dram_compulsory_bytes": None,
         "dram_read_bytes": None,
         "dram_write_bytes": None,
         "dram_ratio": None,
@@ -217,36 +198,34 @@ def dram_row(predicted: Prediction, kernels: Sequence[ProfiledKernel]) -> DramRo
         "dram_least_bytes": None,
         "dram_most_bytes": None,
     }
-    if not kernels or found is None:
+    kernels, job = evidence.kernels, evidence.scheduled
+    if not kernels:
         return row
     by_place = zip(*(kernel.dram_places for kernel in kernels), strict=True)
     places = [(sum(read for read, _ in launches), sum(written for _, written in launches)) for launches in by_place]
     read, written = (round(mean(kind)) for kind in zip(*places, strict=True))
     totals = [sum(place) for place in places]
+    least = sum(compulsory_bytes(find(job.name), job.problem.packed, job.tiling))
     return {
-        **row,
+        "dram_compulsory_bytes": least,
         "dram_read_bytes": read,
         "dram_write_bytes": written,
-        "dram_ratio": quotient(found.total_bytes, read + written),
+        "dram_ratio": quotient(read, least),
         "dram_places": len(places),
         "dram_least_bytes": min(totals),
         "dram_most_bytes": max(totals),
     }
 
 
-def time_row(predicted: Prediction, evidence: Evidence) -> TimeRow:
-    """The time, predicted beside measured, and the rates achieved in it. The profiler times each kernel alone, with a
-    cold L2. Without the profiler, events time them in the same way."""
+def time_row(simulated: Moved, evidence: Evidence, hardware: Hardware | None) -> TimeRow:
+    """The measured time, and the rates achieved in it. The profiler times each kernel alone, with a cold L2. Without
+    the profiler, events time them in the same way."""
     found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
-    time = predicted.time
     return {
-        "seconds_predicted": round(time.seconds, DECIMALS) if time else None,
-        "bound_by": time.bound_by if time else None,
         "seconds": found and round(found, DECIMALS),
-        "time_ratio": quotient(time.seconds, found) if time and found else None,
         "event_seconds": evidence.note.get("seconds"),
-        "sm_bytes_per_second": found and (predicted.read_bytes + predicted.write_bytes) / found,
-        "flops_per_second": found and predicted.flops / found,
+        "sm_bytes_per_second": found and (simulated.read_bytes + simulated.write_bytes) / found,
+        "flops_per_second": found and simulated.flops / found,
     }
 
 
@@ -277,11 +256,6 @@ def quotient(a: float, b: float | None) -> float | None:
 
 def summary(rows: Sequence[Verdict]) -> Summary:
     """The summary of many verdicts."""
+    dram = [row["dram_ratio"] for row in rows if row["dram_ratio"]]
     result: Summary = {"rows": len(rows), "ok": sum(row["ok"] for row in rows)}
-    dram = [abs(found - 1) for row in rows if (found := row["dram_ratio"])]
-    if dram:
-        result |= {"dram_median_error": median(dram), "dram_worst_error": max(dram)}
-    time = [abs(found - 1) for row in rows if (found := row["time_ratio"])]
-    if time:
-        result |= {"time_median_error": median(time), "time_worst_error": max(time)}
-    return result
+    return result | {"dram_least_ratio": min(dram), "dram_most_ratio": max(dram)} if dram else result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypedDict
 
-from ..answer import Column, Columns, Table, columns_of, in_order
+from ..answer import Column, Columns, Table, columns_of, in_order, rounded
 
 
 class TensorWords(TypedDict):
@@ -36,17 +36,13 @@ class SmRow(TypedDict):
 
 
 class DramRow(TypedDict):
-    """Bytes between L2 and DRAM, predicted and measured, and between which totals they lie.
+    """Bytes between L2 and DRAM, measured, and between which totals they lie; the bytes that the launches cannot but
+    load, and how many times as many they loaded.
 
-    The measured bytes are the mean over places of the arrays in memory. `dram_at_the_edge`: what is used again about
-    fills the L2, so a range is predicted.
+    The measured bytes are the mean over places of the arrays in memory.
     """
 
-    dram_read_predicted: int | None
-    dram_write_predicted: int | None
-    dram_least_predicted: int | None
-    dram_most_predicted: int | None
-    dram_at_the_edge: bool | None
+    dram_compulsory_bytes: int | None
     dram_read_bytes: int | None
     dram_write_bytes: int | None
     dram_ratio: float | None
@@ -56,12 +52,9 @@ class DramRow(TypedDict):
 
 
 class TimeRow(TypedDict):
-    """Seconds, predicted and measured, and the rates achieved in the measured time."""
+    """The measured seconds, and the rates achieved in them."""
 
-    seconds_predicted: float | None
-    bound_by: str | None
     seconds: float | None
-    time_ratio: float | None
     event_seconds: float | None
     sm_bytes_per_second: float | None
     flops_per_second: float | None
@@ -91,7 +84,7 @@ class FloorRow(TypedDict):
 
 
 class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow, FloorRow):
-    """The row of a job: predicted and measured side by side. `ok` says whether all agree, and `faults` which do not."""
+    """The row of a job: simulated and measured side by side. `ok` says whether all agree, and `faults` which do not."""
 
     schedule: str
     tiles: str
@@ -114,14 +107,12 @@ class SweepVerdict(Verdict):
 
 
 class Summary(TypedDict, total=False):
-    """Many rows in one: how many agree, and the relative errors of the predictions."""
+    """Many rows in one: how many agree, and how many times the compulsory bytes they load from DRAM."""
 
     rows: int
     ok: int
-    dram_median_error: float
-    dram_worst_error: float
-    time_median_error: float
-    time_worst_error: float
+    dram_least_ratio: float
+    dram_most_ratio: float
 
 
 def times(value: float | None, factor: float, digits: int) -> str | None:
@@ -153,8 +144,7 @@ VERDICT: Columns[SweepVerdict] = columns_of(
     Column("hw_write_bytes", heading="SM written", spare=7),
     Column("write_ratio", "number", "x simulated ", ".5f"),
     Column("ratio_to_floor", "number", "x floor", over_floor),
-    Column("dram_ratio", "number", "DRAM pred/meas", ".3f"),
-    Column("time_ratio", "number", "time pred/meas", ".3f"),
+    Column("dram_ratio", "number", "DRAM x compulsory", ".3f"),
     Column("seconds", "number", "us", lambda row: times(row["seconds"], 1e6, 1)),
     Column("flops_per_second", "number", "TFLOP/s", lambda row: times(row["flops_per_second"], 1e-12, 1), 4),
     Column("sm_bytes_per_second", "number", "TB/s", lambda row: times(row["sm_bytes_per_second"], 1e-12, 2), 3),
@@ -165,7 +155,7 @@ VERDICT: Columns[SweepVerdict] = columns_of(
 OF_PROBLEM = ("N", "Nk", "d", "mask", "batch", "heads", "dtype", "acc_dtype")
 SHOWN = (
     "tiles", "words", "device_words", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio", "ratio_to_floor",
-    "dram_ratio", "time_ratio", "seconds", "flops_per_second", "sm_bytes_per_second", "error", "allowed_error", "ok",
+    "dram_ratio", "seconds", "flops_per_second", "sm_bytes_per_second", "error", "allowed_error", "ok",
 )  # fmt: skip
 
 
@@ -179,14 +169,9 @@ def verdict_table(rows: Sequence[Verdict]) -> Table:
 
 def in_words(found: Summary) -> str:
     """A summary as a line of text."""
-    parts = [f"{found['ok']} of {found['rows']} agree"]
-    if "dram_median_error" in found:
-        parts.append(off("DRAM", found["dram_median_error"], found["dram_worst_error"]))
-    if "time_median_error" in found:
-        parts.append(off("time", found["time_median_error"], found["time_worst_error"]))
-    return "; ".join(parts)
-
-
-def off(label: str, median_error: float, worst: float) -> str:
-    """The errors of one prediction, in percent."""
-    return f"{label} predicted {100 * median_error:.1f} % off in the median, {100 * worst:.1f} % at worst"
+    agree = f"{found['ok']} of {found['rows']} agree"
+    if "dram_least_ratio" not in found:
+        return agree
+    least, most = (rounded(found[name]) for name in ("dram_least_ratio", "dram_most_ratio"))
+    times = least if least == most else f"{least} to {most}"
+    return f"{agree}; DRAM reads are {times} times the compulsory ones"

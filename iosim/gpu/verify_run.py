@@ -17,8 +17,8 @@ from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
 from ..counting.given import Given, several
 from ..counting.given import problem as problem_given
-from ..errors import InputError, MissingError
-from ..hardware import Hardware, load, measured_of, names
+from ..errors import InputError
+from ..hardware import Hardware, load, names
 from ..schedules import Schedule, applies, distinct, find, find_all, require
 from ..search.best import best_tiles
 from ..units import parse_axis, parse_bytes
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 MULTIPLE = 16  # tiles of tensor-core kernels
 SWEPT = {"N": "8192", "d": "64", "heads": "16"}  # the problem of several --M where neither N nor d is given
-DEFAULT_DEVICE = "NVIDIA H200"  # for a kept profile, which does not name its GPU
 
 
 @dataclass(frozen=True)
@@ -124,8 +123,7 @@ class Verdicts(Answer):
         if self.slopes is not None:
             slopes = Table(columns_of(Slope), self.slopes)
             return [*lines, "bytes between SM and L2 against M, on log axes:", "", slopes]
-        by = f", by {self.hardware}" if self.hardware else ""
-        return [*lines, self.summary() + by]
+        return [*lines, self.summary()]
 
     def to_dict(self) -> Row:
         more: Row = {"summary": self.agreement, "hardware": self.hardware}
@@ -229,19 +227,13 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
     return tiling
 
 
-def hardware_of(asked: str | None, source: Source) -> Hardware:
-    """The hardware that was asked for, else the kept measurement of a GPU of this name, else the preset whose name is
-    part of it."""
-    if asked:
-        return load(asked)
-    name = DEFAULT_DEVICE if isinstance(source, KeptProfile) else this_device()
-    measured = measured_of(name)
-    if measured:
-        return measured
-    for preset in names():
-        if preset.lower() in name.lower():
-            return load(preset)
-    raise MissingError(f"there is no preset for {name}: run iosim calibrate -o FILE.toml and give --hardware FILE.toml")
+def hardware_of(asked: str | None, source: Source) -> Hardware | None:
+    """The hardware that was asked for, else the preset whose name is part of that of this GPU; None without one, and
+    for a kept profile, which does not name its GPU."""
+    if asked or isinstance(source, KeptProfile):
+        return load(asked) if asked else None
+    device = this_device().lower()
+    return next((load(preset) for preset in names() if preset.lower() in device), None)
 
 
 def this_device() -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import IosimError
 from ..schedules import find
 from . import device, flex
-from .jobs import FLEX, TORCH, Job, Note, ScheduleJob, TorchJob, WaitJob, job_from_json, runner
+from .jobs import FLEX, TORCH, Job, Note, ScheduleJob, TorchJob, job_from_json, runner
 from .ncu.counters import ELSEWHERE, MARKERS
 from .outputs import inputs_of, output_errors
 
@@ -94,8 +94,6 @@ def _nothing() -> None: ...
 
 def starter_of(job: Job, place: int = 0) -> Start:
     """The launches of a job, ready to be started."""
-    if isinstance(job, WaitJob):
-        return device.waiting(job.milliseconds * 1_000_000)
     return torch_call(job) if isinstance(job, TorchJob) else runner(job).call(inputs_of(job), place)
 
 

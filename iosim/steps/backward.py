@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .softmax import Cost, flops, work
+from .softmax import Operands, flops, work
 
 if TYPE_CHECKING:
     from .softmax import Array
 
 
 @work(exps=lambda s, l, m: [s], other=lambda s, l, m: [(2, *s)])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def probabilities(s: Array, l: Array, m: Array) -> None:
     """P = diag(l)^-1 exp(S - m) in the place of S; s (rows, keys), l and m (rows,). Dao et al. 2022, Alg. 4, line 13.
 
@@ -28,7 +28,7 @@ def probabilities(s: Array, l: Array, m: Array) -> None:
 
 
 @work(exps=lambda s, lse: [s], other=lambda s, lse: [s])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def probabilities_from_lse(s: Array, lse: Array) -> None:
     """P = exp(S - LSE) in the place of S; s (rows, keys), lse (rows,). Dao 2023, Algorithm 2, line 11."""
     import numpy as np
@@ -37,14 +37,14 @@ def probabilities_from_lse(s: Array, lse: Array) -> None:
 
 
 @work(other=lambda delta, do, o: [(2, *do)])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def row_dots(delta: Array, do: Array, o: Array) -> None:
     """D = rowsum(dO * O): delta (rows,), do and o (rows, dv). Dao et al. 2022, Algorithm 4, line 19."""
     delta[...] = (do * o).sum(axis=1)
 
 
 @work(other=lambda delta, do, o: [(2, *do), delta])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def add_row_dots(delta: Array, do: Array, o: Array) -> None:
     """D += rowsum(dO * O) over some columns: delta (rows,), do and o (rows, c)."""
     delta += (do * o).sum(axis=1)
@@ -52,14 +52,14 @@ def add_row_dots(delta: Array, do: Array, o: Array) -> None:
 
 @work()
 @flops(lambda dp, do, v: (2, *dp, do[1]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def probability_gradients(dp: Array, do: Array, v: Array) -> None:
     """dP = dO V^T: dp (rows, keys), do (rows, dv), v (keys, dv)."""
     dp[...] = do @ v.T
 
 
 @work(other=lambda dp, p, delta: [(2, *dp)])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def score_gradients(dp: Array, p: Array, delta: Array) -> None:
     """dS = P * (dP - D) in the place of dP: dp and p (rows, keys), delta (rows,)."""
     dp -= delta[:, None]
@@ -67,7 +67,7 @@ def score_gradients(dp: Array, p: Array, delta: Array) -> None:
 
 
 @work(other=lambda dp, p: [(4, *dp)])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def score_gradients_of_rows(dp: Array, p: Array) -> None:
     """dS = P * (dP - D) in the place of dP, whole rows: D = rowsum(P * dP). Dao et al. 2022, Algorithm 3, line 3."""
     dp -= (p * dp).sum(axis=1)[:, None]
@@ -76,7 +76,7 @@ def score_gradients_of_rows(dp: Array, p: Array) -> None:
 
 @work()
 @flops(lambda dv, p, do: (2, *dv, p[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(1, 2))
+@Operands(reads_whole=(1, 2))
 def add_value_gradients(dv: Array, p: Array, do: Array) -> None:
     """dV += P^T dO: dv (keys, dv), p (rows, keys), do (rows, dv)."""
     dv += p.T.astype(dv.dtype) @ do.astype(dv.dtype)
@@ -84,7 +84,7 @@ def add_value_gradients(dv: Array, p: Array, do: Array) -> None:
 
 @work(other=lambda dk, ds, q: [dk])
 @flops(lambda dk, ds, q: (2, *dk, ds[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(1, 2))
+@Operands(reads_whole=(1, 2))
 def add_key_gradients(dk: Array, ds: Array, q: Array) -> None:
     """dK += dS^T Q / sqrt(d): dk (keys, d), ds (rows, keys), q (rows, d)."""
     dk += ds.T.astype(dk.dtype) @ q.astype(dk.dtype) * (q.shape[1] ** -0.5)
@@ -92,7 +92,7 @@ def add_key_gradients(dk: Array, ds: Array, q: Array) -> None:
 
 @work(other=lambda dq, ds, k: [dq])
 @flops(lambda dq, ds, k: (2, *dq, k[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def add_query_gradients(dq: Array, ds: Array, k: Array) -> None:
     """dQ += dS K / sqrt(d): dq (rows, d), ds (rows, keys), k (keys, d)."""
     dq += ds.astype(dq.dtype) @ k.astype(dq.dtype) * (k.shape[1] ** -0.5)

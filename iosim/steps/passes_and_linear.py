@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .softmax import Cost, flops, work
+from .softmax import Operands, flops, work
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,14 +36,14 @@ class Number:
 
 @work()
 @flops(lambda s, q, k: (2, *s, q[1]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def add_scores(s: Array, q: Array, k: Array) -> None:
     """S += Q K^T over some columns of the head dimension: s (rows, keys), q (rows, c), k (keys, c)."""
     s += q.astype(s.dtype) @ k.astype(s.dtype).T
 
 
 @work(other=lambda s, d: [s])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def scale(s: Array, d: Array) -> None:
     """S = S / sqrt(d), after all columns are added."""
     s *= float(d) ** -0.5
@@ -53,7 +53,7 @@ def scale(s: Array, d: Array) -> None:
 
 
 @work(other=lambda r, s, w: [(2, *s)])
-@Cost(operations=(1,), timed_as="normalise", reads_whole=(1, 2))
+@Operands(reads_whole=(1, 2))
 def weighted_sums(r: Array, s: Array, w: Array) -> None:
     """The sum over all rows of w max(S, 0): r (1, keys), s (rows, keys), w (rows,)."""
     import numpy as np
@@ -62,7 +62,7 @@ def weighted_sums(r: Array, s: Array, w: Array) -> None:
 
 
 @work(other=lambda index, s: [s])
-@Cost(operations=(1,), timed_as="softmax_rows", rows=True, looped=True)
+@Operands()
 def largest(index: Array, s: Array) -> None:
     """The positions of the k largest words of each row, largest first: index (rows, k), s (rows, keys), k <= keys."""
     index[...] = (-s).argsort(axis=1, kind="stable")[:, : index.shape[1]]
@@ -74,14 +74,14 @@ LARGEST_FP8 = 448.0  # E4M3
 
 
 @work()
-@Cost(operations=(1,), timed_as="denormalise", reads_whole=(1,))
+@Operands(reads_whole=(1,))
 def copied(y: Array, x: Array) -> None:
     """Y = X, in the type of Y: both of any shape."""
     y[...] = x
 
 
 @work(other=lambda s, x, words: [x, s])
-@Cost(operations=(1,), timed_as="normalise", reads_whole=(1,))
+@Operands(reads_whole=(1,))
 def block_scales(s: Array, x: Array, words: Array) -> None:
     """The scale of each `words` columns of X: their largest absolute value over 448, the largest number of FP8 (E4M3);
     1 for zeros. s (rows, ceil(d / words)), x (rows, d)."""
@@ -94,7 +94,7 @@ def block_scales(s: Array, x: Array, words: Array) -> None:
 
 
 @work(other=lambda y, x, scales, words: [y])
-@Cost(operations=(1,), timed_as="denormalise", reads_whole=(1, 2))
+@Operands(reads_whole=(1, 2))
 def quantised(y: Array, x: Array, scales: Array, words: Array) -> None:
     """Y = X / scales: y and x (rows, d), scales (rows, ceil(d / words)) or one row for all; each is for `words`
     columns."""
@@ -107,7 +107,7 @@ def quantised(y: Array, x: Array, scales: Array, words: Array) -> None:
 
 
 @work(other=lambda m, s: [s, m])
-@Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
+@Operands()
 def add_maximum(m: Array, s: Array) -> None:
     """m = the larger of m and the maximum of its row of S."""
     import numpy as np
@@ -116,7 +116,7 @@ def add_maximum(m: Array, s: Array) -> None:
 
 
 @work(exps=lambda s, m: [s], other=lambda s, m: [s])
-@Cost(operations=(1,), looped=True)
+@Operands()
 def exponentials(s: Array, m: Array) -> None:
     """S = exp(S - m); a row that sees nothing (m = -inf) becomes zeros."""
     import numpy as np
@@ -125,14 +125,14 @@ def exponentials(s: Array, m: Array) -> None:
 
 
 @work(other=lambda l, p: [p, l])
-@Cost(operations=(1,), timed_as="normalise", rows=True, looped=True)
+@Operands()
 def add_sum(l: Array, p: Array) -> None:
     """l += the sum of its row of P."""
     l += p.sum(axis=1)
 
 
 @work(exps=lambda m, l, s: [s, m], other=lambda m, l, s: [(3, *s), (4, *m)])
-@Cost(operations=(1, 1), rows=True, looped=True)
+@Operands()
 def add_maximum_and_sum(m: Array, l: Array, s: Array) -> None:
     """One step of the online normaliser: m becomes the new maximum, l is rescaled, new sums are added.
 
@@ -157,7 +157,7 @@ def feature_map(x: Array) -> Array:
 
 
 @work(exps=lambda x: [x], other=lambda x: [(3, *x)])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def features(x: Array) -> None:
     """phi(x) in the place of x."""
     x[...] = feature_map(x)
@@ -165,14 +165,14 @@ def features(x: Array) -> None:
 
 @work()
 @flops(lambda state, k, v: (2, *state, k[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(1, 2))
+@Operands(reads_whole=(1, 2))
 def add_to_state(state: Array, k: Array, v: Array) -> None:
     """State += phi(K)^T V, with phi already applied: k (keys, d), v (keys, dv)."""
     state += k.astype(state.dtype).T @ v.astype(state.dtype)
 
 
 @work(other=lambda z, k: [k, z])
-@Cost(operations=(1,), timed_as="normalise", reads_whole=(1,))
+@Operands(reads_whole=(1,))
 def add_keys(z: Array, k: Array) -> None:
     """z += the sum of phi(K) over the keys."""
     z += k.sum(axis=0)
@@ -180,7 +180,7 @@ def add_keys(z: Array, k: Array) -> None:
 
 @work()
 @flops(lambda o, q, state: (2, *o, state[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def read_state(o: Array, q: Array, state: Array) -> None:
     """O = phi(Q) State, not yet normalised: q (rows, d), o (rows, dv)."""
     o[...] = q.astype(o.dtype) @ state.astype(o.dtype)
@@ -188,7 +188,7 @@ def read_state(o: Array, q: Array, state: Array) -> None:
 
 @work()
 @flops(lambda l, q, z: (2, *l, z[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def read_normaliser(l: Array, q: Array, z: Array) -> None:
     """l = phi(Q) . z: the number by which a row of O is divided, for each row. q (rows, d), l (rows,)."""
     l[...] = q.astype(l.dtype) @ z.astype(l.dtype)
@@ -196,7 +196,7 @@ def read_normaliser(l: Array, q: Array, z: Array) -> None:
 
 @work()
 @flops(lambda s, q, k: (2, *s, q[1]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,))
+@Operands(reads_whole=(2,))
 def earlier_products(s: Array, q: Array, k: Array) -> None:
     """S = phi(Q) phi(K)^T where the key is not after the query, else 0. Both tiles must start at the same position."""
     import numpy as np

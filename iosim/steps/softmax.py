@@ -1,14 +1,14 @@
 """The named tile steps of softmax attention. Each writes into its first arguments. Letters are those of the papers.
 
 NumPy is imported inside the steps that need it, so that a schedule can name steps without loading it. Three marks
-(decorators) say what a step costs. `flops` and `work` say what it computes on any machine, and `Cost` how a kernel runs
-it.
+are decorators: `flops` and `work` say what a step computes on any machine, and `Operands` how a kernel reads its
+arguments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,34 +54,10 @@ def work(exps: StepTerms = nothing, other: StepTerms = nothing) -> Callable[[Any
     return mark
 
 
-class Cost(NamedTuple):
-    """A mark that says how a kernel runs a step, for predictions of time and for the planning of generated kernels.
+class Operands(NamedTuple):
+    """A mark that says how the warps of a kernel read the arguments of a step, numbered from 0. A step without this
+    mark may read all rows of each."""
 
-    The time of a kernel cannot be predicted if one of its steps lacks this mark. Arguments are numbered from 0.
-    """
-
-    operations: tuple[int, ...] = ()
-    """SIMT instructions for each word of each output, in kernels that hold their tiles in registers."""
-    exponentials: int = 0
-    """Exponentials for each word of the first output, in the same kernels. Only `online_softmax` states them, because
-    the tuned kernels that were measured use it. Other steps count them among their operations."""
-    timed_as: str = ""
-    """The measured step (calibrate/step_texts.py) whose rates this step takes. Empty: it was measured itself."""
-    product: Literal["", "scores", "accumulate"] = ""
-    """The measured matrix product whose time this step has. Empty if the step is not a product."""
-    rows: bool = False
-    """The step reduces rows: the lanes of a warp share some whole rows at a time."""
-    looped: bool = False
-    """The step is slower in a real loop than when it is repeated alone, with its operands still in registers."""
-    pieces: bool = False
-    """Whether the time for 16 bytes is the same for every size of word."""
-    fills: bool = False
-    """Whether the step writes every word of the room for a tile, even a ragged one, and reads nothing that was
-    loaded."""
-    hides: bool = False
-    """The first input is a part of the mask. Where it hides nothing, the step does nothing."""
-    rescales: bool = False
-    """The step multiplies its last output by a factor where the maximum of a row grows."""
     reads_whole: tuple[int, ...] = ()
     """The arguments of which every warp reads all rows. In the others a warp touches only its own rows."""
     tensor_inputs: tuple[int, ...] = ()
@@ -89,19 +65,19 @@ class Cost(NamedTuple):
 
     def __call__(self, step: AnyStep) -> AnyStep:
         """The step, marked."""
-        step.__dict__["cost"] = self
+        step.__dict__["operands"] = self
         return step
 
 
 @work()
-@Cost(operations=(1,), pieces=True, fills=True)
+@Operands()
 def zeros(o: Array) -> None:
     """0 in every word: o of any shape."""
     o[...] = 0
 
 
 @work()
-@Cost(operations=(1,), timed_as="denormalise", pieces=True, fills=True)
+@Operands()
 def minus_infinity(m: Array) -> None:
     """-inf in every word: m of any shape."""
     m[...] = float("-inf")
@@ -109,7 +85,7 @@ def minus_infinity(m: Array) -> None:
 
 @work(other=lambda s, q, k: [s])
 @flops(lambda s, q, k: (2, *s, q[1]))
-@Cost(operations=(1,), product="scores", looped=True, reads_whole=(2,), tensor_inputs=(1, 2))
+@Operands(reads_whole=(2,), tensor_inputs=(1, 2))
 def scores(s: Array, q: Array, k: Array) -> None:
     """S = Q K^T / sqrt(d): s (rows, keys), q (rows, d), k (keys, d)."""
     s[...] = q @ k.T * (q.shape[1] ** -0.5)
@@ -117,7 +93,7 @@ def scores(s: Array, q: Array, k: Array) -> None:
 
 @work(other=lambda s, q, k, rope: [s])
 @flops(lambda s, q, k, rope: (2, *s, q[1]))
-@Cost(operations=(1,), timed_as="scores", product="scores", looped=True, reads_whole=(2, 3), tensor_inputs=(1, 2, 3))
+@Operands(reads_whole=(2, 3), tensor_inputs=(1, 2, 3))
 def scores_apart(s: Array, q: Array, k: Array, rope: Array) -> None:
     """`scores` for rows of K in two parts: s (rows, keys), q (rows, d), k (keys, c), rope (keys, d - c)."""
     c = k.shape[1]
@@ -125,7 +101,7 @@ def scores_apart(s: Array, q: Array, k: Array, rope: Array) -> None:
 
 
 @work(other=lambda k, scales, words: [k])
-@Cost(operations=(1,), timed_as="denormalise", pieces=True, reads_whole=(1,))
+@Operands(reads_whole=(1,))
 def rescale(k: Array, scales: Array, words: Array) -> None:
     """K * scales: k (keys, d), scales (keys, ceil(d / words)) or one row for all keys; each is for `words` columns."""
     import numpy as np
@@ -134,7 +110,7 @@ def rescale(k: Array, scales: Array, words: Array) -> None:
 
 
 @work()
-@Cost(operations=(1,), hides=True)
+@Operands()
 def hide(s: Array, visible: Array) -> None:
     """-inf wherever the mask does not let a query see a key: s and visible (rows, keys), visible of booleans.
 
@@ -144,7 +120,7 @@ def hide(s: Array, visible: Array) -> None:
 
 
 @work(exps=lambda s: [s], other=lambda s: [(4, *s)])
-@Cost(operations=(5,), exponentials=1, rows=True, looped=True)
+@Operands()
 def softmax_rows(s: Array) -> None:
     """P = softmax(S) over whole rows: s (rows, keys). A row that sees nothing becomes zeros."""
     import numpy as np
@@ -156,7 +132,7 @@ def softmax_rows(s: Array) -> None:
 
 
 @work(exps=lambda s, m, l, o: [s, m], other=lambda s, m, l, o: [(3, *s), (4, *m), o])
-@Cost(operations=(4, 0, 0, 1), exponentials=1, rows=True, looped=True, rescales=True)
+@Operands()
 def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
     """One step of online softmax.
 
@@ -176,7 +152,7 @@ def online_softmax(s: Array, m: Array, l: Array, o: Array) -> None:
 
 @work()
 @flops(lambda o, p, v: (2, *o, v[0]))
-@Cost(product="accumulate", looped=True, reads_whole=(2,), tensor_inputs=(2,))
+@Operands(reads_whole=(2,), tensor_inputs=(2,))
 def accumulate(o: Array, p: Array, v: Array) -> None:
     """O += P V: o (rows, dv), p (rows, keys), v (keys, dv). The product has at least the precision of fp32.
 
@@ -189,7 +165,7 @@ def accumulate(o: Array, p: Array, v: Array) -> None:
 
 
 @work(other=lambda o, l: [o])
-@Cost(operations=(1,), pieces=True)
+@Operands()
 def normalise(o: Array, l: Array) -> None:
     """O / l: o (rows, dv), l (rows,). Rows that saw nothing stay 0."""
     import numpy as np
@@ -198,7 +174,7 @@ def normalise(o: Array, l: Array) -> None:
 
 
 @work(other=lambda o, l: [o])
-@Cost(operations=(1,), pieces=True)
+@Operands()
 def denormalise(o: Array, l: Array) -> None:
     """O * l: o (rows, dv), l (rows,). Undoes `normalise` before the next key tile.
 
@@ -208,7 +184,7 @@ def denormalise(o: Array, l: Array) -> None:
 
 
 @work(exps=lambda l, m: [l], other=lambda l, m: [l])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def log_sum_exp(l: Array, m: Array) -> None:
     """LSE = m + log(l), in the place of l: l and m (rows,). -inf where nothing was seen."""
     import numpy as np
@@ -218,7 +194,7 @@ def log_sum_exp(l: Array, m: Array) -> None:
 
 
 @work(exps=lambda m, l, o, part, lse: [m, m], other=lambda m, l, o, part, lse: [(5, *m), (3, *o)])
-@Cost(operations=(1, 1, 1), timed_as="normalise")
+@Operands()
 def merge(m: Array, l: Array, o: Array, part: Array, lse: Array) -> None:
     """Add a partial result: part (rows, dv) is normalised; lse (rows,) is its log-sum-exp, -inf where nothing was seen.
 
@@ -236,13 +212,13 @@ def merge(m: Array, l: Array, o: Array, part: Array, lse: Array) -> None:
 
 
 @work(other=lambda s, factors: [s])
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def drop(s: Array, factors: Array) -> None:
     """S * factors, after the row sums: s and factors (rows, keys), each factor 0 or 1 / (1 - probability)."""
     s *= factors.astype(s.dtype)
 
 
 @work()
-@Cost(operations=(1,), timed_as="normalise")
+@Operands()
 def keep(s: Array) -> None:
     """Read and write every score and change none: an unfused elementwise pass (mask, dropout) over s (rows, keys)."""

@@ -353,9 +353,8 @@ def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
 def bound_sentence(found: Roofline, row: RooflineRow) -> str:
     """The sentence that leads: the least time of a row, and what binds."""
     chip = found.hardware
-    peaks = "measured" if chip.measured else "data-sheet"
     cached = "with an ideal L2, which serves all that is read again, " if chip.l2_bytes else ""
-    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:,.2f} us at the {peaks} peaks of {chip.name}"
+    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:,.2f} us at the data-sheet peaks of {chip.name}"
     return f"{least}: {cached}{SLOWEST[row.bound_binds]}."
 
 

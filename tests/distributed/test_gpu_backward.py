@@ -10,7 +10,7 @@ from gpu_texts import moved, one_and_others, random_inputs, runs, visible_to
 import iosim
 from iosim import Attention, Folded, Numeric, Traffic
 from iosim.core.levels import Inside
-from iosim.core.unrolled import Unrolled
+from iosim.core.machine import Machine
 from iosim.distributed.inside import Below
 from iosim.distributed.messages import Messages
 from iosim.distributed.needed import needed
@@ -80,7 +80,7 @@ def test_the_words_inside_are_the_same_folded_and_unrolled(kind, name, mask):
     scheme, p = PASSES[kind][name], Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
     for t in [t for P in (2, 4) for t in splits_of(scheme, p, P)]:
         found = [Inside(Below(t, 600)) for _ in range(2)]
-        for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+        for machine, watcher in zip((Folded, Machine), found, strict=True):
             machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
         assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
 

@@ -10,7 +10,7 @@ import pytest
 from gpu_texts import attention_of_heads, moved, numeric, one_and_others, runs, splits, visible_to
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
-from iosim.core.unrolled import Unrolled
+from iosim.core.machine import Machine
 from iosim.distributed import texts
 from iosim.distributed.across import Across
 from iosim.distributed.messages import Messages
@@ -195,7 +195,7 @@ def test_own_words_take_room_and_do_not_move():
             chip.load("Q", r, own=True)
             chip.load("K", own=(r,))
 
-    for machine in (Unrolled, Folded):
+    for machine in (Machine, Folded):
         traffic, room = Traffic(), Capacity()
         machine(Attention(4, 3), traffic, room).run(text, Tiling(2, 2))
         assert traffic.tensors == {"Q": (0, 0), "K": (2 * (4 - 2) * 3, 0)}
@@ -232,10 +232,10 @@ def test_visits_say_how_often_and_with_which_sizes():
             for j in chip.tiles(p.Nk, t.rows_k):
                 found.setdefault(type(chip), []).extend((n, sizes[i], sizes[j]) for n, sizes in chip.occurrences(i, j))
 
-    for machine in (Folded, Unrolled):
+    for machine in (Folded, Machine):
         machine(Attention(7, 1, Nk=5)).run(text, Tiling(3, 2))
     one = {}
-    for times, rows, keys in found[Unrolled]:
+    for times, rows, keys in found[Machine]:
         one[rows, keys] = one.get((rows, keys), 0) + times
     assert {(rows, keys): times for times, rows, keys in found[Folded] if times} == one
     assert one == {(3, 2): 4, (3, 1): 2, (1, 2): 2, (1, 1): 1}

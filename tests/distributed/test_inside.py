@@ -10,7 +10,6 @@ from iosim import Attention, Capacity, Folded, Machine, Numeric, Tiling, Traffic
 from iosim.core.levels import Inside
 from iosim.core.problem import DENSE
 from iosim.core.shapes import Tile
-from iosim.core.unrolled import Unrolled
 from iosim.core.watchers import same_counts
 from iosim.distributed.hops import Visit
 from iosim.distributed.inside import FIRST, HOP, Below, together
@@ -75,7 +74,7 @@ def test_the_words_inside_are_the_same_folded_and_unrolled(name, mask):
     scheme, p = SCHEMES[name], Attention(24, 3, heads=4, kv_heads=2, mask=parse_mask(mask))
     for t in [t for P in (1, 2, 4) for t in splits_of(scheme, p, P)]:
         found = [Inside(Below(t, 400)) for _ in range(2)]
-        for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+        for machine, watcher in zip((Folded, Machine), found, strict=True):
             machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
         assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0
 
@@ -88,7 +87,7 @@ def test_two_visits_stand_for_many_that_differ_in_their_keys(mask, rows_k):
     for scheme in PASSES["step"].values():
         for t in splits_of(scheme, p, 12):
             found = [Inside(below_with(t, rows_k)) for _ in range(2)]
-            for machine, watcher in zip((Folded, Unrolled), found, strict=True):
+            for machine, watcher in zip((Folded, Machine), found, strict=True):
                 machine(t.run, watcher).run(scheme.bind(t), scheme.tiling(t))
             assert found[0].tensors == found[1].tensors and found[0].bytes == found[1].bytes > 0, scheme.name
 

@@ -10,9 +10,9 @@ from paths import DATA
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.gpu.jobs import torch_job
+from iosim.gpu.moved import moved
 from iosim.gpu.ncu import counters
-from iosim.gpu.predict.predict import predict
-from iosim.gpu.profile.explain import explain, explained, in_words, occupancy
+from iosim.gpu.profile.explain import explain, explained, in_words
 from iosim.masks import parse_mask
 from iosim.schedules import find
 
@@ -38,13 +38,13 @@ def test_flash_is_found(k):
     assert best.read_ratio == 1.0 and best.explains and best.tiling.rows_q == 128
     tiles = {f"{best.tiling.rows_q}x{best.tiling.rows_k}", *best.alike}
     assert "x".join(map(str, k["tiles"])) in tiles
-    assert kernel.load_bytes == predict(find(best.schedule), problem_of(k), Tiling(*k["tiles"])).read_bytes
+    assert kernel.load_bytes == moved(find(best.schedule), problem_of(k), Tiling(*k["tiles"])).read_bytes
 
 
 def test_another_order_is_found_too():
     """A K/V-outer kernel: its counters are those of flash1, and of no Q-outer tiles."""
     p = Attention(2048, 64, heads=132, dtype="fp32")
-    wanted = predict(find("flash1"), p, Tiling(64, 48))
+    wanted = moved(find("flash1"), p, Tiling(64, 48))
     metrics = {counters.LOADS: wanted.read_bytes, counters.FROM_L2: wanted.read_bytes,
                counters.STORES: wanted.write_bytes}  # fmt: skip
     _, found = explain([counters.ProfiledKernel("k", (1, 132, 1), metrics=metrics)], p)
@@ -124,7 +124,7 @@ def test_grouped_queries_share_a_tile_and_keys_are_split():
 def test_grouped_queries_share_a_tile_without_splits():
     p = replace(GROUPED, N=16, Nk=4096, lse=False)
     packed = replace(p, gqa="pack").packed
-    wanted = predict(find("flash2"), packed, Tiling(64, 64))
+    wanted = moved(find("flash2"), packed, Tiling(64, 64))
     _, found = explain([loading(wanted.read_bytes, wanted.write_bytes, (1, 8, 1))], p)
     assert (found[0].schedule, found[0].packed) == ("flash2", True) and found[0].tiling.rows_q >= 64
     assert wanted.read_bytes == 2 * (32 * 16 * 128 + 2 * 8 * 4096 * 128)
@@ -134,8 +134,8 @@ def test_grouped_queries_share_a_tile_without_splits():
 def test_a_kernel_that_visits_hidden_tiles_is_found_too(name):
     p = replace(GROUPED, N=256, Nk=256, mask=parse_mask("causal"))
     every = replace(p, visit_all=True)
-    wanted = predict(find(name), every, Tiling(64, 64))
-    assert wanted.read_bytes > predict(find(name), p, Tiling(64, 64)).read_bytes
+    wanted = moved(find(name), every, Tiling(64, 64))
+    assert wanted.read_bytes > moved(find(name), p, Tiling(64, 64)).read_bytes
     _, (best, *_) = explain([loading(wanted.read_bytes, wanted.write_bytes)], p)
     assert (best.schedule, best.visit_all, best.explains) == (name, True, True) and best.label.endswith("/visit-all")
     assert best.problem(p) == every
@@ -147,7 +147,7 @@ def test_a_kernel_that_visits_hidden_tiles_is_found_too(name):
 def test_lists_of_blocks_add_to_the_loads_of_flexattention():
     """2 sectors a warp for each tile of keys, 4 for each tile of queries; for any other kernel they are a fault."""
     p = replace(GROUPED, N=1024, Nk=1024, heads=4, kv_heads=4, mask=parse_mask("causal"), lse=False)
-    wanted = predict(find("block-sparse-q"), p, Tiling(128, 64))
+    wanted = moved(find("block-sparse-q"), p, Tiling(128, 64))
     pairs, rows, warps = 4 * sum(range(2, 17, 2)), 4 * 8, 4
     lists = 32 * warps * (2 * pairs + 4 * rows)
     for name, more, explains in (("flex_attention", lists, True), ("flash_fwd_kernel", lists, False),
@@ -165,11 +165,12 @@ FLASH = ("profile", "torch-flash", "--N", 4096, "--d", 64, "--heads", 32)
 
 
 def test_command_on_a_kept_profile(ask):
-    rows = ask(*FLASH, "--from-ncu", DATA / "ncu_flash.csv", "--hardware", "h200")["explanations"]
+    rows = ask(*FLASH, "--from-ncu", DATA / "ncu_flash.csv")["explanations"]
     best = rows[0]
     assert (best["kernel"], best["schedule"], best["explains"]) == ("torch-flash", "flash2", True)
     assert best["read_measured"] == best["read_predicted"] == 1090519040 and best["write_ratio"] == 1.0
-    assert best["dram_measured"] == 50425600 + 10248704 and best["dram_ratio"] == pytest.approx(1, abs=0.05)
+    assert best["dram_measured"] == 50425600 + 10248704 and best["dram_compulsory_bytes"] == 3 * 32 * 4096 * 64 * 2
+    assert best["dram_ratio"] == round(50425600 / best["dram_compulsory_bytes"], 4) >= 1
     assert best["seconds"] == pytest.approx(468.672e-6)
 
 
@@ -182,7 +183,7 @@ def several(tmp_path):
     lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
     jobs = [torch_job("torch-flash", Attention(**shape, acc_dtype="fp32", lse=True)) for shape in SHAPES]
     for number, job in enumerate(jobs):
-        p = predict(find("flash2"), job.problem, Tiling(32, 32))
+        p = moved(find("flash2"), job.problem, Tiling(32, 32))
         metrics = {counters.LOADS: p.read_bytes, counters.FROM_L2: p.read_bytes, counters.STORES: p.write_bytes,
                    counters.DRAM_READ: 10**6, counters.DRAM_WRITE: 10**6}  # fmt: skip
         lines.append(f'"{2 * number}","spin_kernel","{counters.LOADS}","byte","0"')
@@ -198,13 +199,3 @@ def test_each_call_of_a_kept_profile_has_its_own_shape(several, iosim, ask):
     assert [{name: row[name] for name in ("N", "d", "heads")} for row in best] == SHAPES
     assert all(row["schedule"] == "flash2" and row["explains"] for row in best)
     assert iosim("profile", "--from-ncu", several).stderr == ""
-
-
-def test_a_kernel_that_loads_q_again_does_not_load_ahead():
-    """Q once for a tile of rows: in registers. Once for every tile of keys: through shared memory, step by step. The
-    shares of split-kv each load it once."""
-    p, kernel = Attention(256, 64, heads=2, Nk=512), counters.ProfiledKernel("x", (4, 2), (32, 8, 1), {})
-    for name, splits, ahead in (("flash2", 1, True), ("memory-efficient", 1, False), ("split-kv", 4, True)):
-        problem = replace(p, splits=splits)
-        sit = occupancy(kernel, predict(find(name), problem, Tiling(64, 64)), problem, splits)
-        assert (sit.loads_ahead, sit.warps, sit.blocks_per_sm, sit.asynchronous) == (ahead, 8, 2, False), name

@@ -12,9 +12,9 @@ from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
 from iosim.counting.roundings import roundings
 from iosim.gpu import outputs, run, worker
-from iosim.gpu.jobs import ScheduleJob, WaitJob
+from iosim.gpu.jobs import ScheduleJob
+from iosim.gpu.moved import moved
 from iosim.gpu.ncu import run as ncu
-from iosim.gpu.predict.predict import predict
 from iosim.masks import parse_mask
 from iosim.oracles import accuracy
 from iosim.oracles.attention import attention
@@ -30,18 +30,6 @@ def heads(N=70, Nk=45, d=16, scale=1.0):
 
 def half(x):
     return x.astype(np.float16).astype(np.float32)
-
-
-def test_a_job_that_waits_starts_one_thread_for_so_many_nanoseconds(monkeypatch):
-    started = []
-
-    def raw_kernel(source, name):
-        assert f"void {name}(" in source and "globaltimer" in source
-        return lambda *launch: started.append(launch)
-
-    monkeypatch.setattr(worker.device, "cupy", lambda: SimpleNamespace(RawKernel=raw_kernel))
-    worker.starter_of(WaitJob(400))()
-    assert started == [((1,), (1,), (400_000_000,))]
 
 
 @pytest.mark.parametrize("rows", [7, 1024])
@@ -91,7 +79,7 @@ class Fake:
         if self.wrong:
             o[-1] += 0.1
         o = o * self.slope
-        return {"O": o.astype(np.float32)}, predict(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
+        return {"O": o.astype(np.float32)}, moved(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
 
     def call(self, inputs, place=0):
         if place >= self.room:

@@ -5,8 +5,8 @@ import random
 import numpy as np
 
 from iosim import Attention, Capacity, Folded, Numeric, Tiling, Traffic
+from iosim.core.machine import Machine
 from iosim.core.problem import DENSE
-from iosim.core.unrolled import Unrolled
 from iosim.distributed.schedules import SCHEMES, splits_of
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
@@ -61,7 +61,7 @@ def attention_of_heads(hbm, t, scheme):
 def runs(scheme, t, *machines):
     """(traffic, footprint) of each machine."""
     found = []
-    for machine in machines or (Folded, Unrolled):
+    for machine in machines or (Folded, Machine):
         traffic, room = Traffic(), Capacity()
         machine(t.run, traffic, room).run(scheme.bind(t), scheme.tiling(t))
         found.append((traffic, room))

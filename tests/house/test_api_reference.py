@@ -27,8 +27,8 @@ ABOUT = {
     "Watchers": "A watcher is handed to a machine, as in `Folded(problem, traffic)`, and holds its answer after `run`.",
     "Errors": "A fault that a user can mend is an `IosimError`. The exit code of the command line is 2, for a "
     "`CheckError` 1, and for a `MissingError` 3.",
-    "Steps": "A schedule names steps in `compute` and `update`. A step writes into its first arguments. `flops`, `work` and "
-    "`Cost` mark what a step costs.",
+    "Steps": "A schedule names steps in `compute` and `update`. A step writes into its first arguments. `flops` and `work` "
+    "mark what a step computes, `Operands` how a kernel reads its arguments.",
 }
 SECTIONS = {
     "Counting": {"counting/question.py": ["count"], "sweeps/run.py": ["sweep"]},
@@ -62,7 +62,7 @@ SECTIONS = {
     },
     "Steps": {
         "steps/softmax.py": ["zeros", "minus_infinity", "scores", "hide", "softmax_rows", "online_softmax", "accumulate",
-                             "normalise", "denormalise", "log_sum_exp", "merge", "drop", "keep", "flops", "work", "Cost"],
+                             "normalise", "denormalise", "log_sum_exp", "merge", "drop", "keep", "flops", "work", "Operands"],
     },
 }  # fmt: skip
 TYPES = {

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.early
 AMOUNTS = [(16, 0.35), pytest.param(150, 5, marks=pytest.mark.long)]  # lines and CPU seconds, whichever comes first
 HUGE = ["16777216", str(2**30), str(2**48)]
 COUNTS = ["1", "2", "7", "8", "16", "31", "40"]
-GPU = {"verify", "profile", "calibrate"}
+GPU = {"verify", "profile"}
 EXTRAS = GPU | {"plot", "explain"}  # they need a GPU or a package that may be missing
 ANSWERS = {name: {0, 2, 3} if name in EXTRAS else {0, 1, 2} for name in COMMANDS}  # 1: a check that failed
 ANSWERS["explain"] |= {1}  # --fail-outside

@@ -268,10 +268,14 @@ def test_a_chip_without_an_l2_has_no_word_of_one(tmp_path, monkeypatch, iosim, a
     assert "ideal L2" in iosim(*roofline).stdout and "l2_bytes" in iosim("hardware", "mine.toml").stdout
 
 
-def test_measured_rates_need_an_l2(tmp_path):
-    measured = (ROOT / "configs" / "measured" / "h100.toml").read_text(encoding="utf-8")
-    with pytest.raises(InputError, match="l2_bytes: found 0; allowed: a whole number above 0"):
-        hardware.read_hardware(write(tmp_path, re.sub(r"(?m)^l2_bytes = \d+", "l2_bytes = 0", measured)))
+def test_a_file_of_measured_rates_says_that_calibrate_is_gone(tmp_path, iosim):
+    path = write(tmp_path, page()[0] + "\n[measured]\nlaunch_seconds = 2e-6\n")
+    done = iosim("roofline", "--N", 256, "--d", 32, "--hardware", path)
+    assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert (
+        "table: found '[measured]'; allowed: numbers of a data sheet; iosim calibrate, which wrote it, is gone"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
@@ -342,12 +346,3 @@ def test_configs_are_found_in_the_package_or_beside_it(tmp_path, monkeypatch):
 def test_loading_a_preset_needs_no_numpy():
     code = "import sys, iosim.hardware as h; h.load('H100'); print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
-
-
-def test_what_was_measured_of_a_gpu_is_found_by_its_name():
-    found = hardware.measured_of("NVIDIA H200")
-    assert found is not None and found.sms == 132 and found.measured["device"] == "NVIDIA H200"
-    other = hardware.measured_of("NVIDIA H100 80GB HBM3")
-    assert other is not None and other.l2_bytes == 50 * 2**20 and found.l2_bytes == 60 * 2**20
-    assert hardware.measured_of("NVIDIA H100 PCIe") is None and hardware.measured_of("H200") is None
-    assert "NVIDIA H200 (measured)" not in hardware.names(), "presets are of datasheets"

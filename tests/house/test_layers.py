@@ -40,7 +40,6 @@ PACKAGES = HOUSE | WINGS
 # Folders inside a package, in the same way. The files of the package itself may import all of its folders.
 FOLDERS = {
     "kernels": {"pretend": set(), "walk": set(), "read": {"pretend", "walk"}},
-    "gpu": {"cuda": set(), "predict": {"cuda"}},
 }
 WITHOUT_ROOT = ("steps", "oracles")  # they stand alone
 OF_THE_ROOT = {
@@ -238,17 +237,13 @@ def test_the_lowest_layers_need_the_standard_library_only(name):
 @pytest.mark.parametrize("name", TEXT_FILES)
 def test_texts_know_neither_machine_nor_library(name):
     """A schedule must run on every machine, so its file imports less than the table above allows."""
-    assert not {"core.machine", "core.folded", "core.unrolled", "core.numeric", "core.watchers"} & own(name)
+    assert not {"core.machine", "core.folded", "core.numeric", "core.watchers"} & own(name)
     assert tops(name) <= {"iosim", "__future__", "typing", "collections"}
 
 
 def test_cupy_is_in_one_place():
     allowed = str(Path("gpu", "device.py"))
     assert [name for name in FILES if "cupy" in tops(name) and name != allowed] == []
-
-
-def test_texts_of_measured_steps_are_written_without_a_gpu():
-    assert not {"gpu.device", "gpu.run"} & own("gpu/calibrate/step_texts.py")
 
 
 def test_only_the_command_line_imports_click():

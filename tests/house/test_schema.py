@@ -8,10 +8,8 @@ import csv
 import io
 import json
 import re
-import runpy
 import shlex
 import sys
-import tomllib
 from functools import cache, reduce
 from importlib.util import find_spec
 from pathlib import Path
@@ -186,7 +184,6 @@ def schema():
     for command, lines in ROWS.items():
         found[f"{command}.csv"] = of_rows(command, lines)
     found["trace.json"] = finished(reduce(both, (shape(json.loads(run("trace", line, "--json"))) for line in TRACES)))
-    found["calibrate.json"] = finished(shape(calibrated()))
     of_sweep = ("_manifest.json", "FILE.meta.json")
     found |= zip(of_sweep, map(finished, map(shape, written_by_a_sweep())), strict=True)
     return {
@@ -241,18 +238,6 @@ def name_of(command):
 def lacks(command):
     """Whether a command cannot answer here."""
     return command in NEEDS and not find_spec(NEEDS[command])
-
-
-def calibrated():
-    """The answer of `iosim calibrate --json`, with what the tests of calibration say that was measured."""
-    from iosim.gpu.calibrate import gpu
-
-    found = runpy.run_path(str(ROOT / "tests" / "gpu" / "calibrate" / "test_gpu.py"))["FOUND"]
-    before, gpu.measure_all = gpu.measure_all, lambda tell: found
-    try:
-        return json.loads(invoked("calibrate", "--json").stdout)
-    finally:
-        gpu.measure_all = before
 
 
 def written_by_a_sweep():
@@ -338,20 +323,6 @@ def test_a_timeline_has_the_shape_that_the_page_says(page):
     of_trace.validate(timeline)
     with pytest.raises(Exception, match="is a required property"):
         of_trace.validate({**timeline, "traceEvents": [{"name": "x", "ph": "X"}]})
-
-
-@pytest.mark.needs("jsonschema")
-def test_what_was_measured_on_a_gpu_has_the_shape_that_the_page_says(page):
-    """The kept file of an H200 has the keys of what is measured, apart from those that stand above [measured]."""
-    from jsonschema import Draft202012Validator
-
-    schema = page["$defs"]["calibrate.json"]["properties"]["measured"]
-    kept = tomllib.loads((ROOT / "configs" / "measured" / "h200.toml").read_text())
-    above = {"name", "sms", "l2_bytes", "hbm_bytes", "shared_memory_per_block_bytes", "shared_memory_per_sm_bytes"}
-    measured = {**kept["measured"], **{name: kept[name] for name in above}, "cuda": int(kept["measured"]["cuda"])}
-    measured.pop("device")
-    assert {*measured} == {*schema["properties"]}
-    Draft202012Validator(schema).validate(measured)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""validation/figure2/measure.py runs and predicts what it says, and writes rows and pages."""
+"""validation/figure2/measure.py runs what it says, and writes rows and pages."""
 
 import csv
 import json
 import re
-import shutil
 import sys
 from typing import ClassVar
 
@@ -11,18 +10,14 @@ import numpy as np
 import nvrtc
 import pytest
 from gpu_here import has_gpu
-from paths import ROOT, VALIDATION
+from paths import ROOT
 
-from iosim import tables
 from iosim.errors import MissingError
 from iosim.gpu import device, worker
 from iosim.gpu.jobs import job_from_json, runner
-from iosim.hardware import read_hardware
 from iosim.schedules import find
 from validation.figure2 import measure as figure2
 from validation.figure2 import page
-
-CONSTANTS = sorted(VALIDATION.glob("*/hardware.toml"))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +62,7 @@ def test_the_words_are_those_of_the_page_of_the_middle(plan, iosim, monkeypatch)
     seen = 0
     for _, job, _ in plan:
         if (job.name, job.problem.acc_dtype) == ("flash1", "fp16"):
-            row = figure2.described("middle", job, None)
+            row = figure2.described("middle", job)
             words = 1024 * (2 * 1024 * 64 + 1024 // row["Bc"] * 1024 * (3 * 64 + 4))
             assert (row["words"], row["sm_bytes"]) == (words, 2 * words)
             seen += str(row["sm_bytes"]) == counted.get(str(row["Bc"]))
@@ -86,15 +81,15 @@ def test_the_shares_of_the_right_panel(plan):
 
 
 def words_of(job):
-    from iosim.gpu.predict.predict import predict
+    from iosim.gpu.moved import moved
 
-    return predict(find(job.name), job.problem, job.tiling).tensors
+    return moved(find(job.name), job.problem, job.tiling).tensors
 
 
 def test_flops_are_proportional_to_the_share(plan):
     for _, forward, backward in (x for x in plan if x[0] == "right"):
         for job, products in ((forward, 2), (backward, 5)):
-            row = figure2.described("right", job, None)
+            row = figure2.described("right", job)
             assert row["flops"] == products * 2 * 4096**2 * 64 * 128 * row["density"]
 
 
@@ -112,15 +107,6 @@ def test_the_sources_compile(plan):
             found = nvrtc.usage(nvrtc.compiled(program.source, "sm_90", *program.defines)[1])
             assert set(found) == {kernel.name for kernel in program.kernels}
             assert all(spilled == 0 for _, spilled in found.values())
-
-
-@pytest.mark.skipif(not CONSTANTS, reason="no calibration is in validation/")
-def test_forward_passes_are_predicted(plan):
-    hardware = read_hardware(CONSTANTS[-1])
-    (sparsest, backward) = next((f, b) for _, f, b in plan if str(f.problem.mask) == "strided:16b")
-    row = figure2.described("right", sparsest, hardware)
-    assert 0.01 < row["predicted_ms"] < 100 and row["bound_by"] in ("DRAM", "L2", "blocks")
-    assert figure2.described("right", backward, None)["predicted_ms"] is None
 
 
 def test_the_jobs_are_plain_json(plan):
@@ -180,21 +166,6 @@ def test_a_run_and_its_pages(tmp_path, monkeypatch, pretended, plan, capsys):
     assert len(re.findall(r"^\| flash", (tmp_path / "fig2-middle.md").read_text(), re.M)) == 23
     text = (tmp_path / "fig2-right.md").read_text()
     assert len(re.findall(r"^\| block-sparse", text, re.M)) == 10 and text.count("rank correlation with s 1.00") == 6
-
-
-@pytest.mark.skipif(not CONSTANTS, reason="no calibration is in validation/")
-def test_predictions_are_made_later(tmp_path, monkeypatch, pretended, plan):
-    """Predictions are added without a GPU, from the constants in the folder. Nothing else of a row changes."""
-    run(tmp_path, monkeypatch)
-    before = page.read(tmp_path, "figure2.csv")
-    shutil.copy(CONSTANTS[-1], tmp_path / "hardware.toml")
-    monkeypatch.setattr(figure2, "jobs", lambda: [plan[3], plan[-1]])
-    (tmp_path / "figure2.csv").write_text(tables.to_csv([before[3], *before[-2:]]))
-    figure2.predict_again(tmp_path)
-    after = page.read(tmp_path, "figure2.csv")
-    assert [bool(row["predicted_ms"]) for row in after] == [True, True, False]
-    for old, new in zip([before[3], *before[-2:]], after, strict=True):
-        assert {k: v for k, v in new.items() if new[k] != old[k]}.keys() <= {"predicted_ms", "bound_by"}
 
 
 def test_what_fails_is_said(tmp_path, monkeypatch, pretended):

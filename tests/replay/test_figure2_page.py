@@ -5,7 +5,6 @@ import csv
 import pytest
 from paths import VALIDATION
 
-from iosim.hardware import read_hardware
 from validation.figure2 import measure as figure2
 from validation.figure2 import page
 
@@ -85,20 +84,14 @@ def test_the_pages_say_what_was_measured():
 @pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_the_measured_rows_are_those_of_today(folder, step):
-    """Words, bytes and the quick predictions of each row are those of today's model: of every tenth row, or of all."""
+    """Words and bytes of each row are those of today's model: of every tenth row, or of all."""
     with open(folder / "figure2.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    constants = folder / "hardware.toml"
-    hardware = read_hardware(constants) if constants.exists() else None
-    each = [(panel, job, forward is job) for panel, forward, back in figure2.jobs() for job in (forward, back) if job]
+    each = [(panel, job) for panel, forward, back in figure2.jobs() for job in (forward, back) if job]
     assert len(rows) == len(each)
-    for row, (panel, job, ahead) in zip(rows[::step], each[::step], strict=True):
-        tiles = job.tiling.rows_q * job.tiling.rows_k / figure2.density(job)
-        known = hardware if ahead and row["predicted_ms"] and tiles >= 64 * 512 else None
-        new = figure2.described(panel, job, known)
+    for row, (panel, job) in zip(rows[::step], each[::step], strict=True):
+        new = figure2.described(panel, job)
         for name in ("schedule", "Br", "Bc", "mask", "density", "words", "sm_bytes", "flops", "smem_bytes"):
             assert str(new[name]) == row[name], (name, row)
-        if known:
-            assert new["predicted_ms"] == pytest.approx(float(row["predicted_ms"]))
         if row["ms"]:
             assert float(row["ms"]) > 0 and float(row["error"]) <= float(row["allowed_error"]), row

@@ -1,14 +1,13 @@
 """FlashAttention's Fig. 2, middle and right, with generated kernels on this GPU: from the root of the repository
 
     PYTHONPATH=. python3 validation/figure2/measure.py FOLDER           # on the GPU: FOLDER/figure2.csv
-    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --jobs    # no GPU: what would run, and what is predicted
-    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --page    # no GPU: predictions, two pages in docs/papers
+    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --jobs    # no GPU: what would run
+    PYTHONPATH=. python3 validation/figure2/measure.py FOLDER --page    # no GPU: two pages in validation/sources
 
 Middle: forward passes of GPT-2 medium against the block size that decides the words. Right: forward and backward passes
 against the share of active tiles. Times are medians of ten launches with the L2 emptied before each (backward: of
 three, one after another); the output of every forward kernel is compared with float64, and so are the gradients of a
-small problem for every backward schedule. Exit code 1 if a kernel failed. `--page` fills in what today's model predicts
-with the hardware.toml of `iosim calibrate` in FOLDER: times of forward passes, as it holds no rates of backward steps.
+small problem for every backward schedule. Exit code 1 if a kernel failed.
 """
 
 from __future__ import annotations
@@ -28,15 +27,11 @@ from iosim.core.tiling import Tiling
 from iosim.counting.passes import COMBINATIONS
 from iosim.errors import IosimError
 from iosim.gpu.jobs import ScheduleJob, runner
-from iosim.gpu.predict.dram import Conditions
-from iosim.gpu.predict.predict import predict
-from iosim.gpu.verdict import Evidence, evident_occupancies
-from iosim.hardware import Hardware, read_hardware
+from iosim.gpu.moved import moved
 from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.search.best import footprint
 from validation.figure2 import page
-from validation.pages.text import read
 
 SHARED_BYTES = 232_448  # what a block may use (NVIDIA, compute capability 9.0)
 BLOCKS = (16, 32, 64, 128, 256, 512)
@@ -84,39 +79,23 @@ def density(job: ScheduleJob) -> float:
     return float(bound.active_tiles / (bound.Tr * bound.Tc))
 
 
-def described(panel: str, job: ScheduleJob, hardware: Hardware | None) -> Row:
-    """What is known of a job without a GPU: words over all heads, bytes between SM and L2, the predicted time."""
+def described(panel: str, job: ScheduleJob) -> Row:
+    """What is known of a job without a GPU: words over all heads, and bytes between SM and L2."""
     p, t = job.problem, job.tiling
-    sits = evident_occupancies(Evidence(job), hardware) if hardware else None
-    found = predict(find(job.name), p, t, hardware, sits, Conditions(cold=True))
+    found = moved(find(job.name), p, t)
     return {
         "panel": panel, "schedule": job.name, "Br": t.rows_q, "Bc": t.rows_k,
         **{name: getattr(p, name) for name in ("N", "d", "heads", "batch", "dtype", "acc_dtype")},
         "mask": str(p.mask), "density": density(job),
         "words": sum(map(sum, found.tensors.values())), "sm_bytes": found.read_bytes + found.write_bytes,
         "flops": found.flops, "smem_bytes": max(launch["smem_bytes"] for launch in runner(job).launches),
-        "predicted_ms": found.time and 1e3 * found.time.seconds, "bound_by": found.time and found.time.bound_by,
         "ms": None, "error": None, "allowed_error": None, "failed": "", "device": "", "date": "",
     }  # fmt: skip
 
 
-def described_all(folder: Path) -> Iterator[Row]:
-    """All rows, without what is measured; with predictions where FOLDER has the constants of a GPU."""
-    constants = folder / "hardware.toml"
-    hardware = read_hardware(constants) if constants.exists() else None
-    for panel, forward, backward in jobs():
-        yield described(panel, forward, hardware)
-        if backward:
-            yield described(panel, backward, None)
-
-
-def predict_again(folder: Path) -> None:
-    """Write the predictions of today's model into figure2.csv."""
-    rows = read(folder, "figure2.csv")
-    for row, new in zip(rows, described_all(folder), strict=False):  # a run that was cut off has fewer
-        row.update({name: new[name] for name in ("predicted_ms", "bound_by")})
-    if rows:
-        (folder / "figure2.csv").write_text(tables.to_csv(rows), encoding="utf-8")
+def described_all() -> Iterator[Row]:
+    """All rows, without what is measured."""
+    return (described(panel, job) for panel, *passes in jobs() for job in filter(None, passes))
 
 
 # ---------------------------------------------------------------- on the GPU
@@ -130,11 +109,11 @@ def measure() -> Iterator[Row]:
     checks: dict[str, Row] = {}
     for panel, forward, backward in jobs():
         inputs = worker.inputs_of(forward)
-        yield {**described(panel, forward, None), **common, **forward_pass(forward, inputs)}
+        yield {**described(panel, forward), **common, **forward_pass(forward, inputs)}
         if backward:
             name = backward.name
             checks[name] = checks.get(name) or gradients(backward)
-            yield {**described(panel, backward, None), **common, **checks[name],
+            yield {**described(panel, backward), **common, **checks[name],
                    **backward_pass(forward, backward, inputs)}  # fmt: skip
         del inputs
         device.cupy().get_default_memory_pool().free_all_blocks()
@@ -192,7 +171,6 @@ def shown(row: Row) -> Row:
         "mask",
         "density",
         "sm_bytes",
-        "predicted_ms",
         "ms",
         "error",
         "failed",
@@ -217,11 +195,10 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="no GPU: the tables of the pages from figure2.csv")
     given = parser.parse_args()
     if given.page:
-        predict_again(given.folder)
         page.write(given.folder)
         return 0
     if given.jobs:
-        print(grid.table(list(map(shown, described_all(given.folder)))))
+        print(grid.table(list(map(shown, described_all()))))
         return 0
     given.folder.mkdir(parents=True, exist_ok=True)
     return write(given.folder, measure())

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import correlation
 
 from iosim.errors import MissingError
-from validation.pages.text import read, shown, table
+from validation.pages.text import read, table
 
 PAPERS = Path(__file__).parents[2] / "validation" / "sources"
 TOLERANCE = 0.10  # of a time over the share of active tiles, where the two are called proportional
@@ -24,8 +24,7 @@ Row = dict[str, str]
 HOW = """\
 `PYTHONPATH=. python3 validation/figure2/measure.py validation/FOLDER` generates kernels from the schedules and times
 them on a GPU. With `--page` it writes the tables and verdicts below from `figure2.csv`. Neither the kernels nor the
-GPU are those of the paper. Bytes are simulated, between SM and L2. Predicted times come from the
-[time model](../pages/predictions.md)."""
+GPU are those of the paper. Bytes are simulated, between SM and L2."""
 MIDDLE = f"""
 ## Measured
 
@@ -97,12 +96,7 @@ def middle_row(row: Row) -> dict[str, str]:
     moved, ms = float(row["sm_bytes"]), float(row["ms"])
     return {"schedule": row["schedule"], "accumulators": row["acc_dtype"], "tiles": tiles(row),
             "words": row["words"], "GB": f"{moved / 1e9:.2f}", "ms": f"{ms:.3f}", "TB/s": f"{moved / ms / 1e9:.2f}",
-            "TFLOP/s": f"{float(row['flops']) / ms / 1e9:.1f}", "predicted ms": shown(row["predicted_ms"]),
-            "predicted / measured": shown(ratio(row), 3)}  # fmt: skip
-
-
-def ratio(row: Row) -> str | None:
-    return str(float(row["predicted_ms"]) / float(row["ms"])) if row["predicted_ms"] else None
+            "TFLOP/s": f"{float(row['flops']) / ms / 1e9:.1f}"}  # fmt: skip
 
 
 def falls(rows: list[Row]) -> str:
@@ -160,8 +154,7 @@ def right_part(forward: list[Row], backward: list[Row]) -> tuple[list[dict[str, 
     rows = [
         {"schedule": row["schedule"], "s": f"{share:.4f}", "words of both / dense": f"{words[n] / words[dense]:.4f}",
          **{f"{name} ms": f"{ms[n]:.3f}" for name, ms in sides.items() if name != "both"},
-         **{f"{name} / dense": f"{ms[n] / ms[dense]:.4f}" for name, ms in sides.items()},
-         "forward predicted ms": shown(row["predicted_ms"])}
+         **{f"{name} / dense": f"{ms[n] / ms[dense]:.4f}" for name, ms in sides.items()}}
         for n, (row, share) in enumerate(zip(forward, shares, strict=True))
     ]  # fmt: skip
     return rows, [proportional(forward[0]["schedule"], name, shares, ms) for name, ms in sides.items()]

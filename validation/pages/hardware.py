@@ -4,9 +4,9 @@
     PYTHONPATH=. python3 validation/pages/hardware.py validation/FOLDER --plots    # and the plots (needs matplotlib)
 
 The CSVs come from `validation/measure.py --rows` and `validation/measure_tuned.py`. What stands between
-`<!-- NAME -->` and `<!-- end NAME -->` in a page is replaced; the rest is prose. claims.json in the folder gets the
-errors of the predictions, rounded up to a percent; tests compare today's model with them. A folder without all parts
-(no sweep_rows.csv) only gets its claims.json. It appears in the pages of a folder that has all parts.
+`<!-- NAME -->` and `<!-- end NAME -->` in a page is replaced; the rest is prose. claims.json in the folder gets what
+did not agree. A folder without all parts (no sweep_rows.csv) only gets its claims.json. It appears in the pages of a
+folder that has all parts.
 """
 
 from __future__ import annotations
@@ -17,18 +17,15 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from validation.pages import kernels, predictions, serving, unexplained, words_and_bytes
-from validation.pages.errors import claims
-from validation.pages.text import ROOT, whole
+from validation.pages import kernels, serving, words_and_bytes
+from validation.pages.text import ROOT, read, whole
 
 HERE = Path(__file__).parent
 DOCS = ROOT / "docs" / "hardware"
 Parts = dict[str, Callable[[Path], str]]
 PAGES: dict[Path, Parts] = {
     DOCS / "words-and-bytes.md": words_and_bytes.PARTS,
-    HERE / "predictions.md": predictions.PARTS,
     HERE / "other-peoples-kernels.md": kernels.PARTS,
-    HERE / "not-explained.md": unexplained.PARTS,
     HERE / "serving.md": serving.PARTS,
 }
 
@@ -51,7 +48,8 @@ def main() -> None:
     given = parser.parse_args()
     for page in PAGES if whole(given.folder) else ():
         page.write_text(filled(page, given.folder), encoding="utf-8")
-    (given.folder / "claims.json").write_text(json.dumps(claims(given.folder), indent=1) + "\n", encoding="utf-8")
+    faults = {"faults": [row["faults"] for row in read(given.folder, "rows.csv") if row["faults"]]}
+    (given.folder / "claims.json").write_text(json.dumps(faults, indent=1) + "\n", encoding="utf-8")
     if given.plots:
         from validation.pages import plots
 

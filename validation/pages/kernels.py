@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from validation.pages import speeds
-from validation.pages.errors import dram_errors, spread
-from validation.pages.text import Row, about, by, explained, extent, link, most, others, read, table
+from validation.pages.text import Row, about, by, explained, extent, link, others, read, table
 
 PASSES = ("S = Q K^T", "P = softmax(S)", "O = P V")
 
@@ -30,12 +29,11 @@ def fused(folder: Path) -> str:
     rows: list[dict[str, object]] = []
     for (kernel, schedule), found in pairs(explained(folder)).items():
         tiles = ", ".join(dict.fromkeys(r["tiles"].partition("/")[0] for r in found))
-        rows.append({"kernel": kernel, "explained by": schedule, "tiles": tiles, **spread(found),
+        rows.append({"kernel": kernel, "explained by": schedule, "tiles": tiles, "shapes": len(found),
                      "read, measured / predicted": ratios(found, "read_ratio"),
-                     "written, measured / predicted": ratios(found, "write_ratio")})  # fmt: skip
-    order = ["kernel", "explained by", "tiles", "shapes", "read, measured / predicted", "written, measured / predicted",
-             "DRAM median", "DRAM worst", "time median", "time worst"]  # fmt: skip
-    return table([{name: row[name] for name in order} for row in rows])
+                     "written, measured / predicted": ratios(found, "write_ratio"),
+                     "DRAM read / compulsory": ratios(found, "dram_ratio", ".2f")})  # fmt: skip
+    return table(rows)
 
 
 def pairs(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -45,8 +43,8 @@ def pairs(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
     return found
 
 
-def ratios(rows: list[Row], name: str) -> str:
-    return extent((float(r[name]) for r in rows if r[name]), ".4f")
+def ratios(rows: list[Row], name: str, form: str = ".4f") -> str:
+    return extent((float(r[name]) for r in rows if r[name]), form)
 
 
 def math(folder: Path) -> str:
@@ -55,13 +53,8 @@ def math(folder: Path) -> str:
     return table([{"pass": name, "explained by": found[name][0]["schedule"], "shapes": len(found[name]),
                    "read, measured / predicted": ratios(found[name], "read_ratio"),
                    "written, measured / predicted": ratios(found[name], "write_ratio"),
-                   **{f"DRAM {how}": cell for how, cell in of_dram(found[name]).items()}}
+                   "DRAM read / compulsory": ratios(found[name], "dram_ratio", ".2f")}
                   for name in PASSES if name in found])  # fmt: skip
-
-
-def of_dram(rows: list[Row]) -> dict[str, object]:
-    cells = spread(rows)
-    return {how: cells[f"DRAM {how}"] for how in ("median", "worst")}
 
 
 def outside(folder: Path) -> str:
@@ -83,13 +76,12 @@ def spilled(folder: Path) -> str:
     """A row a mask and d of what FlashAttention-2 spills."""
     found: dict[tuple[str, str], list[Row]] = {}
     for r in explained(folder):
-        if r["block_once_bytes"] and r["kernel"] == "torch-flash":
+        if int(r["spilled_bytes"] or 0) and r["kernel"] == "torch-flash":
             found.setdefault((r["mask"], r["d"]), []).append(r)
     return table([{"mask": mask, "d": d, "shapes": len({(r["N"], r["heads"]) for r in rows}),
                    "spilled, MB": extent((float(r["spilled_bytes"]) / 1e6 for r in rows), ".0f"),
-                   "a block once, KB": extent((int(r["block_once_bytes"]) / 1024 for r in rows), ".1f"),
-                   "in each tile, KB": extent((int(r["block_again_bytes"]) / 1024 for r in rows), ".1f"),
-                   "DRAM worst": most(dram_errors(rows))} for (mask, d), rows in found.items()])  # fmt: skip
+                   "DRAM read / compulsory": ratios(rows, "dram_ratio", ".2f")}
+                  for (mask, d), rows in found.items()])  # fmt: skip
 
 
 def rows(folder: Path) -> str:

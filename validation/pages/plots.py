@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 import matplotlib
 
-from validation import shapes
 from validation.pages import speeds
-from validation.pages.errors import FAR, big, dram_measured
-from validation.pages.text import Row, about, by, by_schedule, explained, groups, read
+from validation.pages.text import Row, about, by, by_schedule, explained, read
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -23,18 +21,14 @@ BLUE, ORANGE, RED, GREEN, GREY = "#4269d0", "#efb118", "#d1495b", "#2f9e6e", "#9
 DARK = "#4d5563"  # grey text
 GIGABYTES = (0.3, 0.6, 1, 2, 3, 5, 10, 20)  # labels of traffic against M
 COLOURS = (BLUE, ORANGE, RED, GREEN, GREY)
-UNSEEN = shapes.DRAWS[shapes.UNSEEN][1]
 Point = tuple[float, float]
-LATER = "2026-11-23"  # when serving and tiles were measured
-LOWEST = 0.45  # ratios below stand at the foot of the plot, with their numbers
+LATER = "2026-11-23"  # when serving was measured
 
 
 def draw(folder: Path, docs: Path, where: Path) -> None:
     """All plots of the pages."""
     words_and_bytes(folder, docs / "words-and-bytes.png")
-    predictions(folder, where / "predictions.png")
     kernels(folder, where / "other-peoples-kernels.png")
-    not_explained(folder, where / "not-explained.png")
     serving(folder, where / "serving.png")
 
 
@@ -99,61 +93,11 @@ def measured(r: Row) -> int:
     return int(r["hw_read_bytes"]) + int(r["hw_write_bytes"])
 
 
-# ---------------------------------------------------------------- predictions
-
-
-def kinds(folder: Path) -> dict[str, list[Row]]:
-    """Rows by where their shapes come from."""
-    found: dict[str, list[Row]] = {}
-    for name, rows in groups(folder).items():
-        kind = "random 1 to 11" if name.startswith("random") and name != UNSEEN else name.partition(",")[0]
-        kind = UNSEEN if name == UNSEEN else "PyTorch's kernels" if name.startswith("torch") else kind
-        found.setdefault(kind, []).extend(rows)
-    return found
-
-
-def predictions(folder: Path, path: Path) -> None:
-    """Predicted over measured: DRAM bytes and time of every shape."""
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.8), layout="constrained")
-    panels = (("dram_ratio", "DRAM bytes", "measured DRAM bytes", dram_measured),
-              ("time_ratio", "Time", "measured time, microseconds", microseconds))  # fmt: skip
-    for axis, (column, title, label, size) in zip(axes, panels, strict=True):
-        for colour, (name, rows) in zip((GREY, BLUE, RED, GREEN, ORANGE), sorted_kinds(folder), strict=False):
-            chosen = [r for r in (big(rows) if column == "dram_ratio" else rows) if r[column]]
-            axis.scatter([size(r) for r in chosen], [float(r[column]) for r in chosen], s=13, alpha=0.75, color=colour,
-                         label=name)  # fmt: skip
-            below = [r for r in chosen if float(r[column]) < LOWEST]
-            axis.scatter([size(r) for r in below], [LOWEST + 0.01] * len(below), s=30, marker="v", color=colour)
-            for r in below:
-                axis.annotate(f" {float(r[column]):.2f}", (size(r), LOWEST + 0.01), fontsize=8, va="center")
-        axis.axhspan(1 - FAR, 1 + FAR, color="#f0f3fa", zorder=-2)
-        axis.axhline(1, color="black", linewidth=0.8)
-        axis.set(xscale="log", ylim=(LOWEST, 1.55), ylabel="predicted / measured", title=title,
-                 xlabel=label)  # fmt: skip
-        clean(axis)
-    axes[0].legend(frameon=False, loc="upper right", fontsize=8)
-    axes[0].annotate("shaded: within 20 %", (0.02, 0.28), xycoords="axes fraction", fontsize=8, color=DARK)
-    axes[0].annotate(f"triangles: below {LOWEST}, off this scale", (0.02, 0.06), xycoords="axes fraction", fontsize=8,
-                     color=DARK)  # fmt: skip
-    saved(figure, folder, path)
-
-
-def sorted_kinds(folder: Path) -> list[tuple[str, list[Row]]]:
-    """Chosen shapes first, and the unseen ones last, on top of the others."""
-    order = ("chosen", "random 1 to 11", UNSEEN, "tuned", "PyTorch's kernels")
-    found = kinds(folder)
-    return [(name, found[name]) for name in order if name in found]
-
-
-def microseconds(r: Row) -> float:
-    return float(r["seconds"]) * 1e6
-
-
 # ---------------------------------------------------------------- other people's kernels
 
 
 def kernels(folder: Path, path: Path) -> None:
-    """Left: predicted over measured of PyTorch's kernels. Right: speed of the tuned kernels beside them."""
+    """Left: measured over counted bytes of PyTorch's kernels. Right: speed of the tuned kernels beside them."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained", width_ratios=(1.15, 1))
     strips(left, folder)
     bars(right, folder)
@@ -162,20 +106,19 @@ def kernels(folder: Path, path: Path) -> None:
 
 def strips(axis: Axes, folder: Path) -> None:
     found = by(explained(folder), "kernel")
-    columns = (("bytes read", "read_ratio", BLUE), ("DRAM bytes", "dram_ratio", GREEN), ("time", "time_ratio", RED))
+    columns = (("read, over what the schedule reads", "read_ratio", BLUE),
+               ("read from DRAM, over what is compulsory", "dram_ratio", GREEN))  # fmt: skip
     for place, rows in enumerate(found.values()):
         for shift, (what, column, colour) in enumerate(columns):
             values = [float(r[column]) for r in rows if r[column]]
-            if column == "read_ratio":  # measured over predicted
-                values = [1 / x for x in values]
-            height = place + 0.22 * (shift - 1)
+            height = place + 0.22 * (shift - 0.5)
             label = what if not place else None
             axis.scatter(values, [height] * len(values), s=16, alpha=0.6, color=colour, label=label)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_yticks(range(len(found)), [f"{name}\n{len(rows)} launches" for name, rows in found.items()])
-    axis.set(xlabel="predicted / measured", title="Bytes between SM and L2, DRAM bytes and time")
+    axis.set(xlabel="measured / counted", title="Bytes that PyTorch's kernels read")
     axis.invert_yaxis()
-    axis.legend(frameon=False, loc="lower left", fontsize=8)
+    axis.legend(frameon=False, loc="lower right", fontsize=8)
     clean(axis)
 
 
@@ -202,50 +145,24 @@ def rate(r: Row) -> float:
     return float(r["flops_per_second"]) / 1e12
 
 
-# ---------------------------------------------------------------- not explained
-
-
-def not_explained(folder: Path, path: Path) -> None:
-    """A strip of times a schedule: predicted over measured; those too far off in colour."""
-    rows = read(folder, "rows.csv") + [{**r, "schedule": r["kernel"]} for r in explained(folder)]
-    parts = by_schedule(rows).items()
-    found = {name: [float(r["time_ratio"]) for r in part if r["time_ratio"]] for name, part in parts}
-    figure, axis = plt.subplots(figsize=(10, 5.2), layout="constrained")
-    for place, values in enumerate(found.values()):
-        for colour, is_far in ((GREY, False), (RED, True)):
-            chosen = [x for x in values if (abs(x - 1) > FAR) == is_far]
-            axis.scatter(chosen, [place + wiggle(n) for n in range(len(chosen))], s=16, alpha=0.65, color=colour)
-    names = [f"{name}  ({sum(abs(x - 1) > FAR for x in values)} of {len(values)})" for name, values in found.items()]
-    axis.set_yticks(range(len(names)), names)
-    axis.axvspan(1 - FAR, 1 + FAR, color="#f0f3fa", zorder=-2)
-    axis.axvline(1, color="black", linewidth=0.8)
-    axis.invert_yaxis()
-    axis.set(xlabel="predicted / measured time (left: slower than predicted)",
-             title="Time, a dot a launch; red and counted: more than 20 % off")  # fmt: skip
-    clean(axis)
-    saved(figure, folder, path)
-
-
-def wiggle(number: int) -> float:
-    """A little up or down, so that dots do not hide each other."""
-    return 0.12 * ((number % 5) - 2)
-
-
 def serving(folder: Path, path: Path) -> None:
-    """Predicted over measured bytes of what servers run: a strip a kernel."""
+    """Measured over counted bytes of what servers run: a strip a kernel."""
     found = by(
         (r for r in read(folder, "serving_rows.csv") if r["best"] == "True" and r["explains"] == "True"), "kernel"
     )
     figure, axis = plt.subplots(figsize=(10, 3.6), layout="constrained")
     for place, rows in enumerate(found.values()):
-        kinds = (("bytes between SM and L2", "read_ratio", BLUE), ("DRAM bytes", "dram_ratio", GREEN))
+        kinds = (
+            ("bytes between SM and L2", "read_ratio", BLUE),
+            ("DRAM reads, over the compulsory", "dram_ratio", GREEN),
+        )
         for shift, (what, column, colour) in enumerate(kinds):
-            values = [float(r[column]) ** (-1 if column == "read_ratio" else 1) for r in rows if r[column]]
+            values = [float(r[column]) for r in rows if r[column]]
             heights = [place + 0.3 * (shift - 0.5)] * len(values)
             axis.scatter(values, heights, s=18, alpha=0.6, color=colour, label=None if place else what)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_yticks(range(len(found)), [f"{name}\n{len(rows)} launches" for name, rows in found.items()])
-    axis.set(xlabel="predicted / measured")
+    axis.set(xlabel="measured / counted")
     axis.invert_yaxis()
     axis.legend(frameon=False, loc="upper right", fontsize=8)
     clean(axis)

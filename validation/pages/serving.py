@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from validation.pages.kernels import PASSES, ratios
-from validation.pages.text import Row, extent, read, table
+from validation.pages.text import Row, read, table
 
 
 def serving(folder: Path) -> str:
@@ -20,13 +20,8 @@ def serving(folder: Path) -> str:
             found.setdefault((r["kernel"], what, by_whom if r["explains"] == "True" else "none"), []).append(r)
     return table([{"kernel": kernel, "what": what, "explained by": by_whom, "shapes": len(rows),
                    "read, measured / predicted": ratios(rows, "read_ratio") if by_whom != "none" else "",
-                   "DRAM, predicted / measured": known(rows, "dram_ratio"),
-                   "time, predicted / measured": known(rows, "time_ratio")}
+                   "DRAM read / compulsory": ratios(rows, "dram_ratio", ".2f")}
                   for (kernel, what, by_whom), rows in found.items()])  # fmt: skip
-
-
-def known(rows: list[Row], name: str) -> str:
-    return extent(float(r[name]) for r in rows if r[name])
 
 
 def ragged(folder: Path) -> str:

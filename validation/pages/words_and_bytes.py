@@ -26,7 +26,7 @@ def agreement_of(folder: Path) -> str:
 
 
 def every(folder: Path) -> list[Row]:
-    """The rows of all shapes: of the schedules whose DRAM bytes and times were studied, and of the others."""
+    """The rows of all shapes: of the schedules on chosen and drawn shapes, and of the others."""
     more = read(folder, "family_rows.csv") if (folder / "family_rows.csv").exists() else []
     return [*read(folder, "rows.csv"), *more]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...core.machine import Block
 from ...core.shapes import Tile, product
 from ...core.tiling import MMA
-from ...steps.softmax import Cost
+from ...steps.softmax import Operands
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, StepNode, StoreNode, statements
 from .warp_split import FEW_ROWS, LANES, LEAST_ROWS, TEAM_ROWS
 
@@ -112,10 +112,10 @@ class Plan:
         return low, low + product(self.extents(base)) * p.sram_bytes(base.tensor)
 
 
-def mark_of(step: object) -> Cost:
+def mark_of(step: object) -> Operands:
     """The mark of a step; for a step without one, a mark that claims nothing."""
-    cost = getattr(step, "cost", None)
-    return cost if isinstance(cost, Cost) else Cost()
+    mark = getattr(step, "operands", None)
+    return mark if isinstance(mark, Operands) else Operands()
 
 
 def padded_size(x: Tile | Size, rounded: bool) -> int:

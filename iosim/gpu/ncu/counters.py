@@ -3,28 +3,18 @@
 The worker launches a marker before each job, so the CSV alone says which kernels belong to which job. The worker's
 notes (words, errors, times) are in the same file, on lines `==IOSIM== {json}` beside the profiler's own `==PROF==`
 lines. So one file is enough to repeat a verdict.
-
-Counters say how many bytes a kernel spills, not how often a thread writes the same bytes. Bytes that are written in
-every tile stay in the L2. Bytes that are written once a block are next written by the next block; meanwhile they may go
-to DRAM. Nsight Compute's page of instructions (`--page source`) tells the two apart: it lists every store to the stack,
-with its offset and the number of warps that ran it.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import groupby
-from math import prod
 from pathlib import Path
 
 from ...errors import InputError
 from ...hardware import SECTOR_BYTES
 from ...reading import Unreadable, read_text
-from ..cuda.warp_split import LANES
 from ..jobs import Note
 
 LOADS = "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"
@@ -47,23 +37,19 @@ MARKERS = ("iosim_marker", "spin_kernel")  # before each job: ours, and PyTorch'
 ELSEWHERE = "iosim_elsewhere"  # a marker before the same job with its arrays in other memory
 NOTE = "==IOSIM== "
 DENIED, GRANT = "ERR_NVGPUCTRPERM", "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0"
-StoreInstruction = tuple[int, int, int]
-"""An instruction that stores: its offset in the stack of a thread, its bytes, the warps that ran it."""
 
 
 @dataclass(frozen=True)
 class ProfiledKernel:
     """A profiled launch. Metrics are in base units (bytes, ns).
 
-    `stack_stores` are the instructions that spill registers, if they were profiled (`block_bytes`). `elsewhere` has
-    the DRAM bytes (read, written) with the arrays in other places.
+    `elsewhere` has the DRAM bytes (read, written) with the arrays in other places.
     """
 
     name: str
     grid: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     metrics: dict[str, float] = field(default_factory=dict)
-    stack_stores: tuple[StoreInstruction, ...] = ()
     elsewhere: tuple[tuple[int, int], ...] = ()
 
     def get(self, metric: str) -> int:
@@ -114,20 +100,13 @@ class ProfiledKernel:
         """The time of the kernel by itself."""
         return self.metrics.get(TIME, 0.0) / 1e9
 
-    @property
-    def blocks_per_sm(self) -> int | None:
-        """Blocks that fit on a multiprocessor by the profiler's limits; None if these were not profiled."""
-        limits = [self.metrics[name] for name in LAUNCH_METRICS if "limit" in name and name in self.metrics]
-        return int(min(limits)) if limits else None
-
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernels of each job in order of launch, the worker's notes, and the empty kernels between the jobs."""
+    """The kernels of each job in order of launch, and the worker's notes."""
 
     jobs: list[list[ProfiledKernel]]
     notes: list[Note] = field(default_factory=list)
-    empty: list[ProfiledKernel] = field(default_factory=list)  # the worker's markers, which do nothing
 
 
 def read_profile(path: str | Path) -> Profile:
@@ -151,8 +130,7 @@ def parse_profile(text: str, where: str = "--from-ncu") -> Profile:
     body = [line for line in lines[start:] if line.startswith('"')]
     rows = list(csv.DictReader(body))
     kernels = _from_rows(rows, where) if rows and "Metric Name" in rows[0] else _from_columns(rows, where)
-    empty = [kernel for kernel in kernels if MARKERS[0] in kernel.name]
-    return Profile(_with_stores(_split(kernels), notes, where), notes, empty)
+    return Profile(_split(kernels), notes)
 
 
 def _from_rows(rows: list[dict[str, str]], where: str) -> list[ProfiledKernel]:
@@ -230,79 +208,7 @@ def _merged(places: list[list[ProfiledKernel]]) -> list[ProfiledKernel]:
     return [replace(k, elsewhere=tuple(kernels[n].dram_places[0] for kernels in others)) for n, k in enumerate(first)]
 
 
-def _with_stores(jobs: list[list[ProfiledKernel]], notes: list[Note], where: str) -> list[list[ProfiledKernel]]:
-    """The jobs with the stores to the stack that notes hold, which belong to the kernel that loads most. Raises
-    InputError for a note on a job without kernels."""
-    noted = {
-        note["number"]: tuple((first, width, warps) for first, width, warps in note["stack_stores"])
-        for note in notes
-        if "stack_stores" in note
-    }
-    for number, stores in noted.items():
-        if number >= len(jobs) or not jobs[number]:
-            found = f"a note on run {number + 1}, which has no kernels here"
-            raise InputError(where, found, "a whole file", "lines of it are missing: profile again")
-        largest = max(jobs[number], key=lambda kernel: kernel.load_bytes)
-        jobs[number] = [replace(k, stack_stores=stores) if k is largest else k for k in jobs[number]]
-    return jobs
-
-
 def first_error(lines: list[str]) -> str:
     """The first error of the profiler, or the first line."""
     errors = [line for line in lines if line.startswith("==ERROR==")]
     return (errors or lines or ["nothing"])[0]
-
-
-COUNT = "inst_executed"  # the metric: warps that ran an instruction
-STORE_INSTRUCTION = re.compile(r"\bSTL((?:\.\w+)*) \[R1(?:\+0x([0-9a-f]+))?\]")  # R1 is the stack's pointer
-WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # bytes a thread
-WORD_BYTES = 4
-SPILL_TOLERANCE = 0.01  # relative difference to the bytes that the counters say are spilled
-
-
-def parse_stores(text: str) -> list[list[list[StoreInstruction]]]:
-    """The stores of each kernel of each job, from pages of instructions as CSV. A page may be listed twice in a row."""
-    jobs: list[list[list[StoreInstruction]]] = []
-    for (name, _, stores), _ in groupby(_listings(text)):
-        if MARKERS[0] in name:
-            jobs.append([])
-        elif jobs:
-            jobs[-1].append(stores)
-    return jobs
-
-
-def _listings(text: str) -> Iterator[tuple[str, str, list[StoreInstruction]]]:
-    """(kernel name, first address, stores) of each page."""
-    lines = [row for row in csv.reader(text.splitlines()) if row]
-    starts = [n for n, row in enumerate(lines) if row[0] == "Kernel Name"]
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        header, *body = lines[start + 1 : end]
-        rows = [dict(zip(header, row, strict=False)) for row in body if row[0].startswith("0x")]
-        stores = [store for row in rows for store in _store(row["Source"], row[COUNT])]
-        yield lines[start][1], body[0][0] if body else "", stores
-
-
-def _store(instruction: str, warps: str) -> Iterator[StoreInstruction]:
-    found = STORE_INSTRUCTION.search(instruction)
-    if found:
-        width = [WIDTHS[part] for part in found[1].split(".") if part in WIDTHS]
-        yield int(found[2] or "0", 16), sum(width) or WORD_BYTES, int(warps.replace(",", ""))
-
-
-def block_bytes(kernel: ProfiledKernel) -> tuple[int, int] | None:
-    """(bytes written once, bytes written repeatedly) by a block to the stacks of its threads.
-
-    Bytes are written repeatedly if an instruction that stores them runs more than once in a warp. None if the stores
-    are not known, or do not add up to the spilled bytes that the counters say.
-    """
-    threads = prod(kernel.block)
-    warps = -(-threads // LANES) * prod(kernel.grid)
-    seen = sum(width * runs * LANES for _, width, runs in kernel.stack_stores)
-    if not seen or abs(seen - (kernel.spilled_bytes or 0)) > SPILL_TOLERANCE * seen:
-        return None
-    most: dict[int, int] = {}
-    for first, width, runs in kernel.stack_stores:
-        for place in range(first, first + width):
-            most[place] = max(runs, most.get(place, 0))
-    once = sum(runs <= warps for runs in most.values())
-    return once * threads, (len(most) - once) * threads

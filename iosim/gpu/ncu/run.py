@@ -9,28 +9,23 @@ import json
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import MissingError
-from ..jobs import Job, Note, TorchJob
+from ..jobs import Job, Note
 from .counters import (
-    COUNT,
     DENIED,
     GRANT,
     LAUNCH_METRICS,
     METRICS,
     NOTE,
-    TO_L2,
     Profile,
     ProfiledKernel,
-    parse_stores,
     read_profile,
 )
 
 LIMIT_SECONDS = 540
-SPILLS = 0.01  # a share of the bytes from SM to L2 above which spills are worth a second profile
 
 
 def find_ncu() -> str:
@@ -68,38 +63,7 @@ def profile(jobs: Sequence[Job], csv_path: str, load: Sequence[str] = ()) -> Pro
     found = read_profile(csv_path)
     if len(found.jobs) != len(jobs):
         raise MissingError(f"{len(jobs)} jobs were launched and {len(found.jobs)} profiled; see {csv_path}")
-    spilling = [n for n, job in enumerate(jobs) if isinstance(job, TorchJob) and any(map(spills_much, found.jobs[n]))]
-    if not spilling:
-        return found
-    append_notes(csv_path, stack_stores(ncu, jobs, spilling, Path(csv_path + ".notes")))
-    return read_profile(csv_path)
-
-
-def spills_much(kernel: ProfiledKernel) -> bool:
-    """Whether a kernel spills enough registers for a second profile, of its instructions."""
-    return (kernel.spilled_bytes or 0) > SPILLS * kernel.get(TO_L2)
-
-
-def stack_stores(ncu: str, jobs: Sequence[Job], numbers: Sequence[int], notes_path: Path) -> list[Note]:
-    """A note for each job with one of these numbers: the instructions of its kernel that store to the stack. The jobs
-    are profiled once more for this."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = str(Path(folder, "instructions.ncu-rep"))
-        options = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", COUNT, "--export", report]
-        worker = worker_command([jobs[n] for n in numbers], notes_path, True)
-        done = [_run([ncu, *options, *worker], "the profiler")]
-        done.append(_run([ncu, "--import", report, "--page", "source", "--print-source", "sass", "--csv"], "ncu"))
-    taken(notes_path)
-    for one in done:
-        _explain(one.stdout + one.stderr, one.returncode)
-    found = parse_stores(done[1].stdout)
-    if len(found) != len(numbers):
-        raise MissingError(f"{len(numbers)} jobs were launched and the instructions of {len(found)} listed by ncu")
-    most = [max(kernels, key=lambda stores: sum(bytes_ * warps for _, bytes_, warps in stores)) for kernels in found]
-    return [
-        {"number": n, "job": jobs[n].to_json(), "stack_stores": [list(store) for store in most[i]]}
-        for i, n in enumerate(numbers)
-    ]
+    return found
 
 
 def taken(notes_path: Path) -> list[Note]:

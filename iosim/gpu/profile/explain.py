@@ -20,18 +20,16 @@ from ...core.folded import Folded
 from ...core.problem import DENSE, Attention, narrowed, skips_tiles
 from ...core.tiling import Tiling
 from ...core.watchers import Traffic
-from ...hardware import SECTOR_BYTES, Hardware
+from ...hardware import SECTOR_BYTES
 from ...schedules import SCHEDULES, Schedule
 from ...schedules.ways import NOT_FOR_IT, PROFILE_TILES, number_of_launches, ways
+from ..compulsory import compulsory_bytes
 from ..cuda.warp_split import LANES
-from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel, block_bytes
-from ..predict.block_work import Occupancy
-from ..predict.dram import Conditions
-from ..predict.predict import DECIMALS, Prediction, in_whole_tiles, launch_words, moved_bytes, predict
+from ..moved import DECIMALS, in_whole_tiles, launch_words, moved_bytes
+from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
 from .passes import (
     NAME_LENGTH,
     RATIO_TOLERANCE,
-    UNKNOWN_BLOCKS_PER_SM,
     PassRow,
     explain_passes,
     pass_rows,
@@ -49,7 +47,6 @@ WRITES = 0.75, 3.0
 OTHER_GRID_WRITES = 0.95, 1.05  # if the kernel also has another number of blocks
 INDEXED = "flex_attention"  # PyTorch's FlexAttention finds its tiles of keys in lists of blocks
 SPLITS = "flash_fwd_splitkv_kernel"  # FlashAttention-2 with keys split: its grid is query tiles, splits, heads
-BACKWARDS = "flash_fwd"  # FlashAttention-2 walks keys from the last tile to the first (its flash_fwd_kernel.h)
 
 
 @dataclass(frozen=True)
@@ -114,27 +111,15 @@ class ExplanationRow(TypedDict):
     write_measured: int | None
     write_ratio: float | None
     spilled_bytes: int | None
-    block_once_bytes: int | None
-    block_again_bytes: int | None
-    dram_predicted: int | None
+    dram_compulsory_bytes: int | None
     dram_measured: int
     dram_ratio: float | None
-    seconds_predicted: float | None
     seconds: float
-    time_ratio: float | None
     explains: bool
     whole_tiles: bool
     alike: str
     answer: int
     says: str
-
-
-class Spilled(TypedDict):
-    """Spilled registers, as arguments of `predict`: bytes that each block writes once, and bytes that the blocks
-    running together keep in the L2."""
-
-    block_bytes: int
-    taken_bytes: int
 
 
 # ---------------------------------------------------------------- the search
@@ -295,30 +280,6 @@ def _moved(schedule: Schedule, problem: Attention[Size], tiling: Tiling[Size], w
     return loaded, reads, writes
 
 
-def occupancy(kernel: ProfiledKernel, predicted: Prediction, problem: Attention, splits: int) -> Occupancy:
-    """The occupancy of a kernel.
-
-    A kernel that loads a row of Q again for each tile of keys does not keep its operands in registers. Its tiles go
-    through shared memory, step by step, as in a generated kernel.
-    """
-    held = predicted.tensors["Q"][0] <= splits * problem.N * problem.d * problem.instances
-    return Occupancy(
-        kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM,
-        loads_ahead=held,
-        warps=-(-prod(kernel.block) // LANES) or Occupancy.warps,
-        asynchronous=kernel.through_tma,
-        generated=False,
-    )
-
-
-def spills(kernel: ProfiledKernel, predicted: Prediction, tiling: Tiling, problem: Attention, places: int) -> Spilled:
-    """The spilled registers, with `places` blocks at a time. If the instructions are not known, all spilled bytes are
-    taken to be written in each tile of keys (FlashAttention-2 with d = 128: 15 KB)."""
-    tiles = predicted.tensors["K"][0] / (tiling.rows_k * problem.d)
-    once, again = block_bytes(kernel) or (0, (kernel.spilled_bytes or 0) / tiles)
-    return {"block_bytes": once, "taken_bytes": round(again * min(places, prod(kernel.grid)))}
-
-
 # ---------------------------------------------------------------- rows
 
 
@@ -327,12 +288,10 @@ def explanation_rows(
     kernel: ProfiledKernel,
     explanations: Sequence[Explanation],
     problem: Attention,
-    hardware: Hardware | None = None,
 ) -> list[ExplanationRow]:
-    """A row for each explanation. With `hardware`, the first one has DRAM and time as well, if it explains."""
+    """A row for each explanation. The first one has the compulsory bytes of DRAM as well, if it explains."""
     rows = [
-        explanation_row(label, kernel, e, problem, hardware if number == 0 and e.explains else None)
-        for number, e in enumerate(explanations)
+        explanation_row(label, kernel, e, problem, number == 0 and e.explains) for number, e in enumerate(explanations)
     ]
     for number, (row, e) in enumerate(zip(rows, explanations, strict=True), 1):
         row["answer"], row["says"] = number, in_words(e, explanations[0])
@@ -350,13 +309,11 @@ def split_keys(kernel: ProfiledKernel) -> str:
 
 
 def explanation_row(
-    label: str, kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware | None
+    label: str, kernel: ProfiledKernel, e: Explanation, problem: Attention, with_dram: bool
 ) -> ExplanationRow:
-    """The row of one explanation. With `hardware` it has DRAM and time as well."""
-    once, again = block_bytes(kernel) or (None, None)
-    predicted = on_hardware(kernel, e, problem, hardware) if hardware else None
-    dram, time = (predicted.dram, predicted.time) if predicted else (None, None)
-    moved = kernel.get(DRAM_READ) + kernel.get(DRAM_WRITE)
+    """The row of one explanation."""
+    read, written = kernel.get(DRAM_READ), kernel.get(DRAM_WRITE)
+    least = compulsory_bytes(SCHEDULES[e.schedule], e.problem(problem), e.tiling)[0] if with_dram else None
     return {
         "kernel": label,
         "schedule": e.schedule,
@@ -368,14 +325,10 @@ def explanation_row(
         "write_measured": None if kernel.stores_unseen else kernel.store_bytes,
         "write_ratio": None if e.write_ratio is None else round(e.write_ratio, 6),
         "spilled_bytes": kernel.spilled_bytes,
-        "block_once_bytes": once,
-        "block_again_bytes": again,
-        "dram_predicted": dram.total_bytes if dram else None,
-        "dram_measured": moved,
-        "dram_ratio": (moved and round(dram.total_bytes / moved, 4)) if dram else None,
-        "seconds_predicted": round(time.seconds, DECIMALS) if time else None,
+        "dram_compulsory_bytes": least,
+        "dram_measured": read + written,
+        "dram_ratio": round(read / least, 4) if least else None,
         "seconds": round(kernel.seconds, DECIMALS),
-        "time_ratio": (kernel.seconds and round(time.seconds / kernel.seconds, 4)) if time else None,
         "explains": e.explains,
         "whole_tiles": e.whole_tiles,
         "alike": " ".join(e.alike),
@@ -411,24 +364,12 @@ def fault(e: Explanation) -> str:
     return f"the kernel stores {rounded(e.write_ratio or 1)} times what it predicts"
 
 
-def on_hardware(kernel: ProfiledKernel, e: Explanation, problem: Attention, hardware: Hardware) -> Prediction:
-    """The prediction with DRAM and, where rates were measured, time."""
-    schedule = SCHEDULES[e.schedule]
-    p = e.problem(problem)
-    plain = predict(schedule, p, e.tiling)
-    sit = occupancy(kernel, plain, p, e.splits or 1)
-    sits = [sit] * (2 if e.splits else 1)
-    spilled = spills(kernel, plain, e.tiling, p, hardware.sms * sit.blocks_per_sm)
-    conditions = Conditions(cold=True, backwards=BACKWARDS in kernel.name, **spilled)
-    return predict(schedule, p, e.tiling, hardware, sits, conditions)
-
-
 def explained(
-    label: str | None, kernels: Sequence[ProfiledKernel], problem: Attention, hardware: Hardware | None = None
+    label: str | None, kernels: Sequence[ProfiledKernel], problem: Attention
 ) -> Sequence[ExplanationRow] | Sequence[PassRow]:
     """The rows of one call: of its passes if it has them, else of the best explanations, best first."""
     found = explain_passes(kernels, problem)
     if found:
-        return pass_rows(label or "call", kernels, found, hardware)
+        return pass_rows(label or "call", kernels, found)
     kernel, explanations = explain(kernels, problem)
-    return explanation_rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem, hardware)
+    return explanation_rows(label or kernel.name[:NAME_LENGTH], kernel, explanations, problem)

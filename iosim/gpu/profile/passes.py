@@ -4,7 +4,7 @@ Each product, S = Q K^T and O = P V, is the schedule `matmul-tiled`, and the sof
 explains a kernel if it predicts both its reads and its writes within 0.05 %. All three must occur in this order, in
 words of one type: that of the inputs, that of the sums, or fp32, to which PyTorch converts. All other kernels (scaling,
 conversions, masks, a search for rows without a key) are added up in one row. If rows do not start at sectors of 32
-bytes, whole sectors are predicted. Time is not predicted, because the steps of a library's products were not measured.
+bytes, whole sectors are predicted.
 """
 
 from __future__ import annotations
@@ -18,20 +18,17 @@ from typing import TypedDict
 
 from ...core.problem import DENSE, Attention, narrowed
 from ...core.tiling import Tiling, parse_tiles
-from ...hardware import SECTOR_BYTES, Hardware
+from ...hardware import SECTOR_BYTES
 from ...schedules import find
 from ...schedules.ways import PROFILE_TILES
+from ..compulsory import compulsory_bytes
+from ..moved import DECIMALS, launch_words
 from ..ncu.counters import DRAM_READ, DRAM_WRITE, ProfiledKernel
-from ..predict.block_work import Occupancy
-from ..predict.dram import Conditions
-from ..predict.predict import DECIMALS, launch_words, predict
 
 PRODUCT = "matmul-tiled"
 RATIO_TOLERANCE = 0.0005  # a prediction within 0.05 % explains
 NAME_LENGTH = 60
-UNKNOWN_BLOCKS_PER_SM = 2
-# The parts of a sum, and the rows of a softmax, that the model of the L2 follows together. SM bytes do not change.
-DEPTH = 128
+DEPTH = 128  # parts of a sum that are loaded together, where only the words of whole tiles matter
 WHOLE_ROWS = Tiling(128, 128, rows_s=16)
 REQUEST_BYTES = 128  # what a warp asks for at a time: 4 bytes a lane, or a row of a quarter of its lanes
 DEPTHS = (8, 16, 32)  # of a product's tiles, in words of the sum
@@ -70,13 +67,6 @@ class Pass:
         beyond = dict.fromkeys(sectors_beyond(p, p.d, piece) for piece in pieces)
         return [(read + times * more, written) for more in beyond]
 
-    def dram_bytes(self, tiling: Tiling, hardware: Hardware, blocks_per_sm: int) -> int:
-        """DRAM bytes, read and written, of the launch alone, with an empty L2 before it."""
-        schedule, sit = find(self.schedule), Occupancy(blocks_per_sm, loads_ahead=True, generated=False)
-        sits = [sit] * len(launch_words(schedule, self.problem, tiling))
-        found = predict(schedule, self.problem, tiling, hardware, sits, Conditions(cold=True)).dram
-        return sum(found.by_launch[self.launch]) if found else 0
-
     def blocks(self, tiling: Tiling) -> int:
         """The blocks of a library's product: one for each tile of the result."""
         p = self.problem
@@ -94,10 +84,11 @@ class ExplainedPass:
     read_bytes: int
     write_bytes: int
 
-    def dram_bytes(self, hardware: Hardware) -> int:
-        """The predicted DRAM bytes, read and written, of the kernel."""
+    @property
+    def compulsory_bytes(self) -> int:
+        """The bytes that the kernel cannot but load from DRAM."""
         tiling = replace(parse_tiles(self.tiles), depth=DEPTH) if self.tiles else WHOLE_ROWS
-        return self.part.dram_bytes(tiling, hardware, self.kernel.blocks_per_sm or UNKNOWN_BLOCKS_PER_SM)
+        return compulsory_bytes(find(self.part.schedule), self.part.problem, tiling)[self.part.launch]
 
 
 # A pass beside the counters of its kernel. The row of all other kernels of a call has their counters only.
@@ -115,7 +106,7 @@ PassRow = TypedDict(
         "write_predicted": int | None,
         "write_measured": int,
         "write_ratio": float | None,
-        "dram_predicted": int | None,
+        "dram_compulsory_bytes": int | None,
         "dram_measured": int,
         "dram_ratio": float | None,
         "seconds": float,
@@ -211,26 +202,18 @@ def _close(kernel: ProfiledKernel, read_bytes: int, write_bytes: int) -> bool:
     return all(abs(measured - predicted) <= RATIO_TOLERANCE * predicted for measured, predicted in pairs)
 
 
-def pass_rows(
-    label: str, kernels: Sequence[ProfiledKernel], found: Sequence[ExplainedPass], hardware: Hardware | None = None
-) -> list[PassRow]:
-    """A row for each pass (with `hardware` also its DRAM bytes), and one for all other kernels of the call."""
-    rows = [_row(label, one.part.name, [one.kernel], one, hardware) for one in found]
+def pass_rows(label: str, kernels: Sequence[ProfiledKernel], found: Sequence[ExplainedPass]) -> list[PassRow]:
+    """A row for each pass, and one for all other kernels of the call."""
+    rows = [_row(label, one.part.name, [one.kernel], one) for one in found]
     others = [kernel for kernel in kernels if all(kernel is not one.kernel for one in found)]
     name = f"{len(others)} other kernel" + "s" * (len(others) != 1)
     return [*rows, _row(label, name, others)] if others else rows
 
 
-def _row(
-    label: str,
-    name: str,
-    kernels: list[ProfiledKernel],
-    one: ExplainedPass | None = None,
-    hardware: Hardware | None = None,
-) -> PassRow:
+def _row(label: str, name: str, kernels: list[ProfiledKernel], one: ExplainedPass | None = None) -> PassRow:
     read, written = (sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels))
-    moved = sum(k.get(DRAM_READ) + k.get(DRAM_WRITE) for k in kernels)
-    dram = one.dram_bytes(hardware) if one and hardware else None
+    dram_read, dram_written = (sum(k.get(way) for k in kernels) for way in (DRAM_READ, DRAM_WRITE))
+    least = one.compulsory_bytes if one else None
     return {
         "kernel": label,
         "pass": name,
@@ -243,9 +226,9 @@ def _row(
         "write_predicted": one.write_bytes if one else None,
         "write_measured": written,
         "write_ratio": round(written / one.write_bytes, 6) if one else None,
-        "dram_predicted": dram,
-        "dram_measured": moved,
-        "dram_ratio": round(dram / moved, 4) if dram and moved else None,
+        "dram_compulsory_bytes": least,
+        "dram_measured": dram_read + dram_written,
+        "dram_ratio": round(dram_read / least, 4) if least else None,
         "seconds": round(sum(k.seconds for k in kernels), DECIMALS),
         "explains": one is not None,
         "alike": " ".join(one.alike) if one else None,

@@ -13,8 +13,7 @@ from pathlib import Path
 from ...answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered
 from ...core.problem import Attention
 from ...errors import InputError, MissingError
-from ...hardware import load
-from ..jobs import PYTORCHS, WaitJob, kept_jobs, torch_job
+from ..jobs import PYTORCHS, kept_jobs, torch_job
 from ..ncu import counters
 from ..ncu import run as ncu
 from ..ncu.counters import ProfiledKernel
@@ -39,9 +38,8 @@ SEEN: Columns[Row] = (
     Column("write_measured", heading="stored B", spare=7),
     Column("write_ratio", "number", "stored/predicted", spare=9),
     Column("dram_measured", heading="DRAM B", spare=5),
-    Column("dram_ratio", "number", "predicted DRAM/DRAM", spare=2),
+    Column("dram_ratio", "number", "DRAM read/compulsory", spare=2),
     Column("seconds", "number", "seconds", spare=4),
-    Column("time_ratio", "number", "predicted seconds/seconds", spare=3),
     Column("spilled_bytes", heading="spilled B", spare=1),
 )
 SHAPE: Columns[Row] = (Column("batch"), Column("kv_heads"))
@@ -95,7 +93,6 @@ def explain_kernel(
     problem: Attention | None,
     from_ncu: str | None,
     keep: str | None,
-    hardware: str | None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> tuple[Rows, list[str]]:
     """The rows of one of PyTorch's kernels, which is profiled here, or of all calls of a kept profile; and notes.
@@ -107,13 +104,12 @@ def explain_kernel(
     problems, calls, notes = calls_of(name, problem, from_ncu, keep)
     if not all(calls):
         raise InputError("--from-ncu", from_ncu or "a profile", "a profile with a kernel in it")
-    chip = load(hardware) if hardware else None
     every: Rows = []
     for number, (p, kernels) in enumerate(zip(problems, calls, strict=True), 1):
         tell(f"call {number} of {len(calls)}")
         mark = f" #{number}" if len(calls) > 1 else ""
         shape = {} if problem else shape_of(p)
-        every += [{**row, "kernel": row["kernel"] + mark, **shape} for row in explained(name, kernels, p, chip)]
+        every += [{**row, "kernel": row["kernel"] + mark, **shape} for row in explained(name, kernels, p)]
     return in_the_same_columns(every), notes
 
 
@@ -130,7 +126,7 @@ def calls_of(
     named = [
         (job.problem, kernels)
         for job, kernels in zip(kept_jobs(profile.notes, len(profile.jobs)), profile.jobs, strict=False)
-        if kernels and not isinstance(job, WaitJob)
+        if kernels
     ]
     if problem is None:
         if not named:

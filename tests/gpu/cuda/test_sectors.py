@@ -11,8 +11,8 @@ from iosim.gpu.cuda.machine import generate
 from iosim.gpu.cuda.record import SymbolicTile
 from iosim.gpu.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob
+from iosim.gpu.moved import moved
 from iosim.gpu.outputs import example_inputs
-from iosim.gpu.predict.predict import predict
 from iosim.hardware import SECTOR_BYTES
 from iosim.schedules import find
 from validation.random_rows import ON_CPU, Range, draw
@@ -56,7 +56,7 @@ def ran(jobs, folder, steps=True):
 def beyond_words(runs):
     """(job, bytes that partial sectors add on the CPU, the bound), each (read, written)."""
     for job, _, _, _, words, sectors in runs:
-        said = predict(find(job.name), job.problem.packed, job.tiling)
+        said = moved(find(job.name), job.problem.packed, job.tiling)
         assert words == said.tensors, job
         read, written = (SECTOR_BYTES * sum(pair[way] for pair in sectors.values()) for way in (0, 1))
         found = read - said.read_bytes, written - said.write_bytes
