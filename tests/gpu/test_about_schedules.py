@@ -1,5 +1,7 @@
 """What `iosim schedules` says of the CUDA of a schedule."""
 
+import pytest
+
 from iosim import SCHEDULES, Schedule
 from iosim.counting import about_schedules
 
@@ -19,3 +21,22 @@ def test_a_schedule_without_cuda_says_why():
 
     shown = about_schedules.text_of(about_schedules.schedule_row(Schedule("mine", text, "mine")))
     assert "no: step 'strange' has no CUDA" in shown and "formula" not in shown
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_verify_on_the_cpu_finds_nothing_wrong(name, ask):
+    """It also runs in fp16, which rounds every partial sum."""
+    line = (
+        "--N",
+        32,
+        "--d",
+        64,
+        "--tiles",
+        "8x8",
+        "--schedule",
+        name,
+        "--mask",
+        "causal" if "causal" in name else "dense",
+    )
+    line += ("--key-block", 4, "--top-k", 2) if "selected" in name else ()
+    assert ask("verify", "--cpu", *line)["ok"] is True

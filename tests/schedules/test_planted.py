@@ -1,0 +1,144 @@
+"""Planted mistakes: each is caught by the checks that are named, and by no other. All machines agree on most of them,
+because they run the same schedule."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from verdicts import mutant, wrong
+
+from iosim import SCHEDULES, Attention, Tiling
+from iosim.core.problem import Tensor
+from iosim.masks import parse_mask
+from iosim.masks.dropout import Dropout
+from iosim.steps.passes_and_linear import add_maximum_and_sum
+from iosim.steps.softmax import online_softmax, zeros
+
+CAUSAL = parse_mask("causal")
+ABOUT = {  # the problem and the tiles of each schedule
+    "flash2": (Attention(13, 4, Nk=11), Tiling(4, 3)),
+    "flash1-bwd": (Attention(13, 4, Nk=11, mask=CAUSAL, dropout=Dropout(0.2)), Tiling(4, 3)),
+    "flash2-bwd": (Attention(13, 4, Nk=11, mask=CAUSAL, dropout=Dropout(0.2)), Tiling(4, 3)),
+    "memory-efficient": (Attention(13, 4, Nk=17, dv=9, mask=CAUSAL), Tiling(4, 3)),
+    "flash2-pinned": (Attention(13, 4, Nk=17, dv=9), Tiling(4, 3, kept=7)),
+    "linear": (Attention(9, 4, Nk=7), Tiling(4, 3)),
+    "matmul-tiled": (Attention(10, 7, Nk=9), Tiling(4, 3, depth=2)),
+    "softmax-2pass": (Attention(5, 2, Nk=9, mask=CAUSAL), Tiling(2, 4)),
+    "small-cache": (Attention(9, 8, Nk=7), Tiling(2, 2, depth=2, rows_o=4, cols_o=3)),
+    **dict.fromkeys(("split-kv", "paged", "paged-split-kv"),
+                    (Attention(7, 4, Nk=26, splits=3, page_size=8, mask=parse_mask("window:9")), Tiling(4, 3))),
+}  # fmt: skip
+
+
+def no_rescale(s, m, l, o):
+    """online_softmax that forgets to rescale the accumulator."""
+    before = o.copy()
+    online_softmax(s, m, l, o)
+    o[...] = before
+
+
+def sum_without_rescaling(m, l, s):
+    before = l.copy()
+    add_maximum_and_sum(m, l, s)
+    l[...] = before + np.exp(s - m[:, None]).sum(axis=1)
+
+
+def accumulate_half(o, p, v):
+    """accumulate for a V with too few columns: the other columns of O stay as they are."""
+    o[:, : v.shape[1]] += p @ v
+
+
+def by_columns(o, z):
+    """Divide each column by the sum of keys, which is the wrong normaliser."""
+    o /= z[: o.shape[1]]
+
+
+def copied(new, old):
+    new[...] = old
+
+
+HALF_OF_V = {"tensors": {"V": Tensor(("Nk", 2), "input")}, "accumulate": accumulate_half}  # the left half alone is read
+SCORES, HIDE = "s = masked_scores(chip, p, i, j, q, keys)", "chip.update(s, hide, p.mask.part(i, j))"
+GRADIENTS, DROP = "chip.update(dp, score_gradients, s, delta)", "drop, p.dropout_part(i, j))"
+LOADS, RELOAD = 'q, do = chip.load("Q", i), chip.load("dO", i)', 'chip.load("Q", i)'
+V, DIVIDED = 's, v = chip.load("S", i, j), chip.load("V", j, c)', "chip.update(o, normalise, l)"
+O, ROWS = 'chip.store(o, "O", i)', "yield j, cache.load(rows"
+MISTAKES = [  # (schedule, the function, what it says, what it shall say, the steps in the place of others, who notices)
+    ("flash2", "queries_outside", 'q = chip.load("Q", i, where=p.mask.row(i))', f"q = {RELOAD}; chip.free(q); q = {RELOAD}", {}, {"formula"}),
+    ("flash2", None, "", "", {"online_softmax": no_rescale}, {"output"}),
+    ("flash2", "attend", SCORES, f'{SCORES}; chip.compute("K", (j, p.d), copied, keys.k)', {"copied": copied}, {"footprint"}),
+    ("flash2", None, "", "", HALF_OF_V, {"output", "formula", "footprint"}),
+    ("flash2", "attend", "chip.update(o, accumulate, s, keys.v)", f"chip.update(o, accumulate, s, keys.v); {O}", {}, {"formula"}),
+    ("flash2", "queries_outside", O, f'{O}; chip.store(l, "l", i)', {}, {"formula"}),
+    ("flash1-bwd", "keys_outside", HIDE, "pass", {}, {"output"}),
+    ("flash1-bwd", "keys_outside", GRADIENTS, "pass", {}, {"output"}),
+    ("flash1-bwd", "keys_outside", f"chip.update(dp, {DROP}", "pass", {}, {"output"}),
+    ("flash1-bwd", "keys_outside", GRADIENTS, f"chip.update(s, {DROP}; {GRADIENTS}", {}, {"output"}),
+    ("flash1-bwd", "keys_outside", 'chip.store(dq, "dQ", i)', "pass", {}, {"output", "formula"}),
+    ("flash1-bwd", "keys_outside", 'chip.store(dq, "dQ", i)', 'chip.store(dq, "dQ", i); chip.store(dk, "dK", j)', {}, {"formula"}),
+    ("flash1-bwd", "keys_outside", 'dq, l, m = chip.load("dQ", i)', 'dq, l, m = chip.compute("dQ", (i, p.d), zeros)', {"zeros": zeros}, {"output", "formula"}),
+    ("flash1-bwd", "keys_outside", "add_key_gradients, dp, q)", f"add_key_gradients, dp, {RELOAD})", {}, {"formula", "footprint"}),
+    ("flash2-bwd", None, LOADS, f'{LOADS}; chip.load("O", i)', {}, {"formula", "footprint"}),
+    ("flash2-bwd", None, 'dq = chip.load("dQ", i)', 'chip.free(lse); dq = chip.load("dQ", i)', {}, {"footprint"}),
+    ("flash2-bwd", None, "add_value_gradients, s, do)", "add_value_gradients, dp, do)", {}, {"output"}),
+    ("memory-efficient", None, "chip.tiles(seen(p, i), t.rows_k)", "chip.tiles(p.Nk, t.rows_k)", {}, {"formula"}),
+    ("memory-efficient", None, "chip.tiles(seen(p, i), t.rows_k)", "chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i))", {}, {"formula"}),
+    ("memory-efficient", None, "chip.free(q, k)", "chip.free(k)", {}, {"footprint"}),
+    ("memory-efficient", None, "chip.free(q, k)", "pass", {}, {"footprint"}),
+    ("memory-efficient", None, "chip.free(q, k)", f"chip.free(q, k); {RELOAD}", {}, {"formula", "footprint"}),
+    ("memory-efficient", None, HIDE, "pass", {}, {"output"}),
+    ("memory-efficient", None, DIVIDED, "pass", {}, {"output"}),
+    ("memory-efficient", None, "if p.lse:", "if True:", {}, {"formula"}),
+    ("memory-efficient", None, "(s, m, l, o), online", '(s, m, l, chip.compute("O", (i, p.dv), zeros)), online', {}, {"output", "footprint"}),
+    ("flash2-pinned", "all_keys", "Stretch(p.Nk, first.size, p.Nk - first.size)", "Stretch(p.Nk, 0, p.Nk - first.size)", {}, {"output"}),
+    ("flash2-pinned", "all_keys", "Stretch(p.Nk, first.size, p.Nk - first.size)", "p.Nk", {}, {"output", "formula"}),
+    ("flash2-pinned", "all_keys", "Keys(k[j], None, v[j])", 'Keys(chip.load("K", j), None, v[j])', {}, {"formula"}),
+    ("flash2-pinned", "keys_stay", "Stretch(p.Nk, 0, kept(p, t))", "Stretch(p.Nk, 0, kept(p, t) - 1)", {}, {"formula", "footprint"}),
+    ("flash2-pinned", "keys_stay", "chip.free(k, v)", "chip.free(k)", {}, {"error"}),
+    ("linear", "linear", DIVIDED, "chip.update(o, by_columns, z)", {"by_columns": by_columns}, {"output"}),
+    ("linear", "add_tile", "chip.update(k, features)", "pass", {}, {"output"}),
+    ("linear", "linear", "add_tile(chip, j, state, z)", 'add_tile(chip, j, state, z); chip.store(state, "state")', {}, {"formula"}),
+    ("linear", "linear", O, f'chip.compute("Q", (i, p.d), zeros); {O}', {}, {"footprint"}),
+    ("matmul-tiled", "c_stays", "c = chip.compute(\"C\", (i, j), zeros)", 'c = chip.compute("C", (i, j), zeros); chip.compute("A", (i, p.d), zeros)', {}, {"footprint"}),
+    ("matmul-tiled", "c_stays", "for k in chip.tiles(p.d, t.depth):\n", "for k in chip.tiles(p.d, t.depth):\n                chip.free(chip.load(\"A\", i, k))\n", {}, {"formula"}),
+    ("matmul-tiled", "c_stays", "for k in chip.tiles(p.d, t.depth):\n", "for k in chip.tiles(p.d, t.depth):\n                chip.update(c, zeros)\n", {}, {"output"}),
+    ("matmul-tiled", "c_stays", "for k in chip.tiles(p.d, t.depth):\n", "for k in chip.tiles(p.d, t.depth):\n                chip.store(c, \"C\", i, j)\n", {}, {"formula"}),
+    ("softmax-2pass", None, "", "", {"add_maximum_and_sum": sum_without_rescaling}, {"output"}),
+    ("softmax-2pass", "quotients", "chip.update(s, normalise, l)", "pass", {}, {"output"}),
+    ("softmax-2pass", "softmax_2pass", "quotients(", "[load_scores(chip, p, i, j) for j in chip.tiles(p.Nk, t.rows_k)]; quotients(", {}, {"formula"}),
+    ("softmax-2pass", "softmax_2pass", "quotients(", 'chip.store(m, "m", i); quotients(', {}, {"formula"}),
+    ("softmax-2pass", "softmax_2pass", "load_scores(chip, p, i, j)", 'chip.load("S", i, j)', {}, {"output"}),
+    ("small-cache", None, "", "", {"online_softmax": no_rescale}, {"output"}),
+    ("small-cache", "online_output", DIVIDED, "pass", {}, {"output"}),
+    ("small-cache", "online_output", 'chip.store(o, "O", i, c)', 'chip.store(o, "O", i, c); chip.store(l, "l", i)', {}, {"formula"}),
+    ("small-cache", "online_output", V, V.replace('"V", j, c', '"V", j'), {"accumulate": lambda o, s, v: None}, {"output", "formula", "footprint"}),
+    ("split-kv", None, 'chip.update(l, log_sum_exp, m)\n    chip.store(l, "LSEp', 'chip.store(l, "LSEp', {}, {"output"}),
+    ("split-kv", None, f'{DIVIDED}\n    chip.store(o, "Op', 'chip.store(o, "Op', {}, {"output"}),
+    ("split-kv", None, 'chip.store(l, "LSEpart", r)', 'chip.store(l, "LSEpart", r); chip.store(l, "LSEpart", r)', {}, {"formula"}),
+    ("split-kv", "partial_result", "attend(chip", f"{RELOAD}; attend(chip", {}, {"formula", "footprint"}),
+    ("split-kv", None, "(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {}, {"output"}),
+    ("split-kv", None, "key_tiles, Share(p.Nk, share_rows(p), c)", "key_tiles, p.Nk", {}, {"formula"}),
+    ("split-kv", None, "part, lse =", "r = Moved(partial_rows(p), i, ((1, i),)); part, lse =", {}, {"output"}),
+    ("paged-split-kv", None, "page_tiles, Share(pages(p), share_pages(p), c)", "page_tiles, pages(p)", {}, {"formula"}),
+    *((name, "page_tiles", *change, {}, caught) for name in ("paged", "paged-split-kv") for *change, caught in (
+        ("cache.load(rows_of_page(p, b, j, entry))", "cache.load(Moved(cache_rows(p), j, ((1, j),)))", {"output"}),
+        (ROWS, f'chip.load("table", b); {ROWS}', {"formula", "footprint"}),
+        ("Share(p.Nk, p[PAGE", "Share(cache_rows(p), p[PAGE", {"output", "formula"}),
+        (ROWS, f"cache.load(j); {ROWS}", {"error"}),  # a tile of keys indexes no cache in pages
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name, within, old, new, steps, caught", MISTAKES)
+def test_a_mistake_is_caught(name, within, old, new, steps, caught):
+    assert wrong(mutant(SCHEDULES[name], old, new, within, **steps), *ABOUT[name]) == caught
+
+
+@pytest.mark.parametrize("name", ABOUT)
+def test_the_text_without_a_mistake_passes_every_check(name):
+    assert wrong(mutant(SCHEDULES[name]), *ABOUT[name]) == set()
+
+
+def test_a_dense_text_is_caught_by_a_causal_oracle():
+    dense = replace(SCHEDULES["linear-causal"], text=SCHEDULES["linear"].text)
+    assert "output" in wrong(dense, Attention(9, 4, mask=CAUSAL), Tiling(4, 4))
