@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from svg_texts import boxes, faults_of, overlapping, size_of
+from wings_here import skip_if_gone
 
 import iosim
 from iosim.drawing import draw
@@ -33,6 +34,7 @@ FIRST = [(word, EXAMPLES[word][0]) for word in places()]
 
 
 def rows(N, d, schedules=(), M="1KB:16KB:x4", **more):
+    skip_if_gone(["sweep"])
     return iosim.sweep(N=list(N), d=list(d), M=M, schedules=list(schedules), **more)
 
 

@@ -5,6 +5,7 @@ import re
 import pandas as pd
 import pytest
 from paths import DOCS, ROOT
+from wings_here import skip_if_gone
 
 import iosim as package
 from iosim.core.tiling import Tiling
@@ -59,6 +60,7 @@ def test_what_fits_nowhere_is_said_so():
 
 
 def rows(N=(64, 128), d=(8, 16), schedules=(), M=(1024, 4096, 16384), **more):
+    skip_if_gone(["sweep"])
     return package.sweep(N=list(N), d=list(d), M=list(M), schedules=list(schedules), **more)
 
 
@@ -94,9 +96,8 @@ def test_values_of_the_inner_axis_stand_below_each_other(N, d, columns):
 
 
 def test_what_does_not_fit_is_dashed_and_hollow():
-    sheet = sheet_of_rows(
-        package.sweep(N=[1024, 4096, 8192], d=[64, 128], M="16KB:256KB:x2", schedules="flash1,flash2,standard"),
-        "M_bytes", "total", ("schedule",))  # fmt: skip
+    found = rows([1024, 4096, 8192], [64, 128], ["flash1", "flash2", "standard"], ["16KB:256KB:x2"])
+    sheet = sheet_of_rows(found, "M_bytes", "total", ("schedule",))
     found, text = shapes(sheet.lines), sheet.svg()
     assert all(text.count(OUTLINES[shape]) > 6 for shape in found.values() if shape != "circle")
     hollow = {*re.findall(r'<path transform="[^"]*" d="([^"]*)" fill="#fff"', text)}

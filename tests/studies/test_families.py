@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from wings_here import skip_if_gone
 
 import iosim as package
 
@@ -34,6 +35,7 @@ def test_a_bound_above_a_measured_time_names_its_schedule(iosim):
 
 
 def test_a_title_names_the_options_of_its_problem():
+    skip_if_gone(["plot"])
     asked = {"picture": "roofline", "N": 1024, "d": 128, "hardware": "h100", "schedules": "block-sparse-q"}
     titles = {package.plot(**asked, **more).drawn.title for more in ({}, {"mask": "causal"}, {"dv": 64})}
     assert len(titles) == 3
