@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..errors import InputError
+from ..hardware import Hardware, load
 from ..units import dtype_bytes, parse_count, parse_registers
 
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
@@ -16,12 +17,14 @@ VAIN = "--paper-model changes nothing without --hardware"
 
 class Conditions(NamedTuple):
     """What a question is answered under: options of the problem, what sizes of best tiles are multiples of, and notes
-    on what was implied. `implies` says whether a GPU decides what is not given."""
+    on what was implied. `implies` says whether a GPU decides what is not given; `chip` is that GPU, whose least time
+    decides which tiles are best."""
 
     options: Fields
     multiple: int
     notes: tuple[str, ...] = ()
     implies: bool = False
+    chip: Hardware | None = None
 
     def of(self, dtype: str, options: Mapping[str, object]) -> Fields:
         """The options of a problem of one of several types, under these conditions."""
@@ -55,9 +58,11 @@ def conditions(
     found = [f"{own['acc_dtype']} accumulators"] if own != options else []
     searched = tiles is None or "best" in str(tiles)
     if multiple is None and searched:
-        found.append(f"best tiles in multiples of {MMA}")
+        found.append(f"best tiles of least time, in multiples of {MMA}")
     notes = (f"--hardware implies {' and '.join(found)}, {BACK}",) if found else ()
-    return Conditions(own, multiple or (MMA if searched else 1), notes, implies=True)
+    names = names_of(hardware) if isinstance(hardware, str) else []
+    chip = load(names[0]) if len(names) == 1 else None
+    return Conditions(own, multiple or (MMA if searched else 1), notes, implies=True, chip=chip)
 
 
 def with_accumulators(options: Mapping[str, object]) -> Fields:
@@ -71,8 +76,6 @@ def check_registers(given: object, presets: list[str]) -> None:
     """Raise InputError for more registers, a text or bytes, than an SM of a preset has."""
     if not isinstance(given, str | int) or not presets:
         return
-    from ..hardware import load
-
     for chip in map(load, presets):
         room = chip.registers_per_sm_bytes
         if room is not None and parse_registers(given) > room:

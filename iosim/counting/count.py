@@ -12,10 +12,13 @@ from ..core.problem import DENSE, Attention, as_moved, skips_tiles
 from ..core.tiling import S, Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError
-from ..hardware import load
+from ..hardware import Hardware, load
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache, require
 from ..search.best import best_tiles, footprint, footprint_of
+from ..timing.bound import time_at_least
+from ..timing.products import SharedReads, unit_of
+from ..timing.tiles import fastest_tiles, on_chip
 from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import Conditions, conditions
@@ -62,7 +65,7 @@ def count(
     if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
         raise without_memory()
     results = [
-        run(schedule, rule, problem, M_bytes, under.multiple)
+        run(schedule, rule, problem, M_bytes, under.multiple, under.chip)
         for schedule in chosen
         for rule in rules_of(schedule, asked, problem)
     ]
@@ -70,20 +73,20 @@ def count(
     found = Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
     if M_bytes is None or asked is not None or not under.implies:
         return found
-    sms, names = load(str(hardware)).sms, {s.name for s in chosen}
-    return replace(found, published=[*count_published(found, M_bytes, names, sms)])
+    chip, names = load(str(hardware)), {s.name for s in chosen}
+    return replace(found, published=[*count_published(found, M_bytes, names, chip)])
 
 
-def count_published(found: Report, M_bytes: int, names: Collection[str], sms: int) -> Iterator[Published]:
+def count_published(found: Report, M_bytes: int, names: Collection[str], chip: Hardware) -> Iterator[Published]:
     """The counts of published tiles that fit and are not among the results."""
 
     def clipped(r: Result, p: Attention) -> tuple[str, str, int, int]:
         return r.schedule, p.gqa, min(r.Br or p.N, p.packed.N), min(r.Bc or p.Nk, p.Nk)
 
     seen = {clipped(r, found.problem) for r in found.results if r.total is not None}
-    for tiles in tiles_of_gpus(names, found.problem, M_bytes, sms):
+    for tiles in tiles_of_gpus(names, found.problem, M_bytes, chip.sms):
         p = tiles.as_run(found.problem)
-        result = run(SCHEDULES[tiles.schedule], tiles.tiles, p, M_bytes)
+        result = run(SCHEDULES[tiles.schedule], tiles.tiles, p, M_bytes, chip=chip)
         if result.fits and clipped(result, p) not in seen:
             seen.add(clipped(result, p))
             yield Published(tiles, replace(result, tiling=tiles.short))
@@ -128,15 +131,19 @@ def rules_of(schedule: Schedule, tiles: Rule | None, problem: Attention) -> tupl
 
 
 def choose_tiling(
-    schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int
+    schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int, chip: Hardware | None = None
 ) -> Tiling | None:
-    """The tiling of a rule; None if nothing fits. Raises InputError for given sizes that the schedule lacks."""
+    """The tiling of a rule; None if nothing fits. On a chip the best tiles are those of least time. Raises InputError
+    for given sizes that the schedule lacks."""
     if rule == "ideal":
         return Tiling(1, 1)
     if isinstance(rule, Tiling):
         check_sizes(schedule, rule)
         return rule
     assert M_bytes is not None
+    if rule == "best" and chip is not None:
+        found = fastest_tiles(schedule, problem, chip, M_bytes, multiple)
+        return found and found.tiling
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)
     M_words = M_bytes // problem.word_bytes
@@ -150,7 +157,13 @@ def check_sizes(schedule: Schedule, tiling: Tiling) -> None:
 
 
 def one_tiling(
-    schedule: Schedule, tiles: Rule | None, which: int, p: Attention, M_bytes: int | None, multiple: int = 1
+    schedule: Schedule,
+    tiles: Rule | None,
+    which: int,
+    p: Attention,
+    M_bytes: int | None,
+    multiple: int = 1,
+    chip: Hardware | None = None,
 ) -> Tiling:
     """The tiles of one run: those asked for, else those of the schedule's first (0) or last (-1) rule.
 
@@ -159,7 +172,7 @@ def one_tiling(
     rule = rules_of(schedule, tiles, p)[which]
     if M_bytes is None and rule in TILE_RULES:
         raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
-    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple)
+    tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple, chip)
     if tiling is None:
         raise InputError("--M", str(M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     return tiling
@@ -172,14 +185,24 @@ def counted_tiling(result: Result) -> Tiling:
     return Tiling(result.Br, result.Bc, **result.more_tiles)
 
 
-def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None, multiple: int = 1) -> Result:
-    """The count of one schedule with one tile rule."""
+def run(
+    schedule: Schedule,
+    rule: Rule,
+    problem: Attention,
+    M_bytes: int | None,
+    multiple: int = 1,
+    chip: Hardware | None = None,
+) -> Result:
+    """The count of one schedule with one tile rule. On a chip it has a least time, and its accumulators and scores are
+    in registers, unless its tiles are those of a paper."""
     require(schedule, problem)
     label = rule_name(rule)
-    packed = problem.packed
-    tiling = choose_tiling(schedule, rule, packed, M_bytes, multiple)
+    tiling = choose_tiling(schedule, rule, problem.packed, M_bytes, multiple, chip)
     if tiling is None:
         return Result(schedule.name, label, fits=False)
+    if chip is not None and label in ("best", "given"):
+        problem = on_chip(problem, chip, stages=1)
+    packed = problem.packed
     counted = measure(schedule, packed, tiling)
     M_words = None if M_bytes is None else int(problem.on_chip_words(M_bytes))
     apart = schedule.family in APART
@@ -203,8 +226,19 @@ def run(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: int | None,
         adds=adds,
         total_with_adds=once,
         ratio_to_floor_with_adds=once / least if least else None,
-        **counted,
+        **{**counted, **({} if chip is None else least_time(schedule, packed, tiling, chip))},
     )
+
+
+def least_time(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> dict[str, object]:
+    """The least time on a chip, what binds, the thread blocks, and what matrix units read from shared memory there."""
+    bound = time_at_least(schedule, problem, tiling, chip)
+    return {
+        "at_least_seconds": bound.seconds,
+        "binds": bound.binds,
+        "blocks": None if "ideal" in schedule.rules else bound.blocks,
+        "smem_read_words": bound.work.smem_read_words,
+    }
 
 
 def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> str | None:
@@ -228,9 +262,9 @@ def with_plain_keys(problem: Attention[S]) -> Attention[S]:
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
     """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays."""
     problem = as_moved(schedule, problem)
-    traffic, flops, room = Traffic(), Flops(), Capacity()
+    traffic, flops, room, shared = Traffic(), Flops(), Capacity(), SharedReads(unit_of(None, problem.dtype))
     dense = problem.mask is DENSE
-    machine = Folded(problem, traffic, flops, *([room] if dense else [])).run(schedule, tiling)
+    machine = Folded(problem, traffic, flops, shared, *([room] if dense else [])).run(schedule, tiling)
     need = footprint_of(room) if dense and not problem.divided else footprint(schedule, problem, tiling)
     tensors, n = with_initial_writes(traffic.tensors, schedule, problem, machine), problem.instances
     width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
@@ -251,6 +285,7 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
         "write_bytes": write_bytes,
         "total_bytes": read_bytes + write_bytes,
         "flops": n * flops.total,
+        "smem_read_words": n * shared.total,
         "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
         "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.launches],
     }

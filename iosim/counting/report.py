@@ -16,7 +16,7 @@ from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
-from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARED, add_columns, least_of
+from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARED, TIMES, add_columns, least_of
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
@@ -89,11 +89,12 @@ class Report(Answer):
 
     def counts(self) -> Table:
         """A row for each result, with the columns of a sweep. Published tiles come last."""
-        known: Columns[Result] = [*self.of_problem(), *RESULT, *PLACES, MORE_TILES, *ADDS]
-        added = add_columns(self.results)
-        names = (*COLUMNS, *more_columns(self.problem, [r.more_tiles for r in self.results]), *(c.name for c in added))
+        known: Columns[Result] = [*self.of_problem(), *RESULT, *TIMES, *PLACES, MORE_TILES, *ADDS]
+        added, timed = add_columns(self.results), TIMES if self.under.chip else ()
+        more = more_columns(self.problem, [r.more_tiles for r in self.results])
+        names = (*COLUMNS, *(c.name for c in timed), *more, *(c.name for c in added))
         needs = (*NEEDS[:-1], *(PLACES if self.problem.divided else (SHARED,)))
-        shown = (*needs, *MOVES, *added, *([ORDER] if self.detail else ()))
+        shown = (*needs, *MOVES, *timed, *added, *([ORDER] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
         return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
 
@@ -131,7 +132,7 @@ class Report(Answer):
         """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
         cannot use. Only those
         who ask for the best tiles alone hear of tensor cores."""
-        tiles = notes_on_tiles(self) if self.tiles == "best" else []
+        tiles = notes_on_tiles(self) if self.tiles == "best" and not self.under.chip else []
         room = room_notes(self.problem, self.M_bytes, self.results, self.under.multiple)
         return [*self.under.notes, *notes_on_mask(self), *notes_on_adds(self.results), *tiles, *room]
 

@@ -11,6 +11,7 @@ from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
+    from .conditions import Conditions
 
 
 MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers
@@ -74,6 +75,15 @@ class Result(Answer):
     """The most bytes of tiles that live in registers at one time."""
     least_smem_bytes: int | None = None
     """The value of `smem_peak_bytes` if registers had no limit."""
+    smem_read_words: int | None = None
+    """Words that matrix units read from shared memory (timing/products.py), by the rule of the GPU that is named, else
+    by that of wgmma."""
+    at_least_seconds: float | None = None
+    """The least time on the GPU that is named (timing/bound.py)."""
+    binds: str | None = None
+    """What binds in that time: `memory`, `l2`, `shared`, `matrix` or `exp`."""
+    blocks: int | None = None
+    """Thread blocks over all heads, on the GPU that is named."""
     limit: str | None = None
     """The resource that is too small for tiles that do not fit: `registers` if they would fit in M with more registers,
     else `shared memory`."""
@@ -108,6 +118,9 @@ class Answered(Protocol):
 
     @property
     def results(self) -> Sequence[Result]: ...
+
+    @property
+    def under(self) -> Conditions: ...
 
 
 class Tiled(Protocol):
@@ -185,6 +198,11 @@ def add_columns(results: Iterable[Result]) -> Columns[Result]:
     return ADDS if any(result.adds for result in results) else ()
 
 
+def in_microseconds(seconds: float | None) -> str | None:
+    """A time as tables show it."""
+    return None if seconds is None else f"{seconds * 1e6:,.1f}"
+
+
 # ---------------------------------------------------------------- columns
 
 NEEDS: Columns[Result] = (
@@ -215,8 +233,17 @@ MOVES: Columns[Result] = (
     Column("ratio_to_standard", "number", "x standard", ".3f", spare=2),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
     Column("ratio_to_order", "number"),
+    Column("smem_read_words"),
 )
 RESULT = (*NEEDS, *MOVES)
+TIMES: Columns[Result] = (  # on the GPU that is named
+    Column("blocks", heading="blocks", spare=1),
+    Column("at_least_seconds", "number"),
+    Column(
+        "us", None, "us at least", lambda r: None if r.at_least_seconds is None else f"{r.at_least_seconds * 1e6:,.1f}"
+    ),
+    Column("binds", "string", "binds"),
+)
 ADDS: Columns[Result] = (  # if a schedule adds in HBM
     Column("adds", heading="adds", spare=3),
     Column("total_with_adds", heading="R + W + A", spare=2),

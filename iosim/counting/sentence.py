@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.problem import narrowed
+from ..core.tiling import Tiling
 from ..schedules import SCHEDULES
 from ..verdict import NEAR as NEAR
 from ..verdict import Way, about, best_of, joined, times, verdict
 from ..verdict import above as above
 from .bounds import floor_of
 from .columns import flags
+from .on_gpu import fastest_of, lead_on_gpu, least_traffic, next_on_gpu
 from .result import Answered, Result, tile_sizes
 
 if TYPE_CHECKING:
@@ -45,7 +48,10 @@ def winners(results: Sequence[Result]) -> list[int]:
 
 
 def winner_of(results: Sequence[Result]) -> Result | None:
-    """The result of one family that moves the fewest bytes of those that fit, or that may fit; None if none does."""
+    """The result of one family that is best of those that fit, or that may fit; None if none does. On a GPU it takes
+    the least time, else it moves the fewest bytes."""
+    if any(r.at_least_seconds is not None for r in results):
+        return fastest_of(results)
     counted = [r for r in results if r.total_bytes is not None]
     ways = [Way("", r.total_bytes or 0, r.fits) for r in counted]
     best = best_of(ways)
@@ -63,10 +69,24 @@ def by_family(results: Sequence[Result]) -> dict[str, list[Result]]:
 def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
     """The verdict on the results of one family."""
     counted = [r for r in results if r.total_bytes is not None]
+    if (best := winner_of(results)) is not None and report.under.chip is not None:
+        return lines_on_gpu(report, best, counted)
     ways = [as_way(report.problem, report.M_bytes, r) for r in counted]
     of_way = dict(zip(map(id, ways), counted, strict=True))
     baseline = next((way for way in ways if of_way[id(way)].schedule == BASELINE), None)
     return verdict(ways, "move", report.M_bytes, baseline, lambda *pair: why(*(of_way[id(way)] for way in pair)))
+
+
+def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> list[str]:
+    """The verdict on a GPU: what takes the least time, what moves least, and what is next."""
+    chip, M_bytes, schedule = report.under.chip, report.M_bytes, SCHEDULES[best.schedule]
+    assert chip is not None
+    lines = [lead_on_gpu(best, chip)]
+    if best.tiling == "best" and M_bytes is not None:
+        p = narrowed(report.problem, **(vars(best).get("options") or {}))
+        tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)
+        lines += least_traffic(schedule, p, best, tiling, chip, M_bytes, report.under.multiple)
+    return [*lines, *next_on_gpu(best, counted)]
 
 
 def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:

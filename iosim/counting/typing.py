@@ -22,5 +22,6 @@ class Counted(TypedDict, Generic[S]):
     write_bytes: S
     total_bytes: S
     flops: S
+    smem_read_words: S
     tensors: dict[str, dict[str, S]]
     steps: list[dict[str, S]]

@@ -96,7 +96,10 @@ class TimeBound:
 
 
 def time_at_least(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> TimeBound:
-    """The least time of a schedule with given tiles on a chip, over all heads."""
+    """The least time of a schedule with given tiles on a chip, over all heads. One without tiles has no blocks, and
+    reads shared memory as it likes."""
+    if "ideal" in schedule.rules:
+        chip = replace(chip, sms=1, shared_memory_bytes_per_second=None)
     unit, rates = unit_of(chip, problem.dtype), rates_of(chip, problem.dtype)
     works = work_of(schedule, problem, tiling, unit)
     whole = whole_blocks(schedule, problem.packed, tiling)

@@ -1,6 +1,7 @@
 """The tiles that allow the least time on a GPU, as its kernels have them: accumulators in registers, copies ahead.
 
-Of times within TIE of the least, which differ by less than a bound can say, those tiles are taken of which at least two
+Of times within TIE of the least, which differ by less than a bound can say, those tiles are taken that keep most
+multiprocessors busy, then those of which at least two
 blocks have room on a multiprocessor: one takes exponentials while the other multiplies. Of these the fewest bytes win,
 then the fewest exponentials.
 """
@@ -98,8 +99,9 @@ def in_order(found: Sequence[TimedTiles], chip: Hardware) -> list[TimedTiles]:
     """Tiles, the best first: ties with the least time, then the others by time."""
     least = min((one.bound.seconds for one in found), default=0.0)
 
-    def place(one: TimedTiles) -> tuple[float, bool, int, int]:
+    def place(one: TimedTiles) -> tuple[float, int, bool, int, int]:
         work, tie = one.bound.work, one.bound.seconds <= least * TIE
-        return 0.0 if tie else one.bound.seconds, not one.room(chip), work.total_bytes, work.exps
+        busy = min(one.bound.blocks, chip.sms)
+        return 0.0 if tie else one.bound.seconds, -busy, not one.room(chip), work.total_bytes, work.exps
 
     return sorted(found, key=place)

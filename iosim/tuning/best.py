@@ -11,12 +11,14 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns, problem_row
+from ..counting.conditions import PAPER, Conditions
 from ..counting.notes import notes_on_mask, notes_on_tiles
 from ..counting.result import (
     ADDS,
     MORE_TILES,
     PLACES,
     RESULT,
+    TIMES,
     Result,
     add_columns,
     least_of,
@@ -34,14 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class ResultWithBlocks(Result):
-    """A result with the options of the problem that were chosen for it, and its blocks (timing/blocks.py).
+    """A result with the options of the problem that were chosen for it. Its blocks are counted without a GPU too.
 
     If no tiling with the least number of blocks fits, one of the last two fields says why. `needs_M_bytes` is the least
     M at which such a tiling fits. If no tiling has that many blocks, `most_blocks` is the most that any has.
     """
 
     options: dict[str, int] = field(default_factory=dict, hash=False)
-    blocks: int | None = None
     needs_M_bytes: int | None = None
     most_blocks: int | None = None
 
@@ -53,7 +54,8 @@ class Best(Answer):
 
     `published` has published tiles and their results. `left_out` names the schedules that were not searched, because
     their best tiling with `least_blocks` blocks is not known. `dominated` are those that the table leaves out unless
-    `every` row is shown, with the schedule that moves no more. `implied` are the notes on what a GPU implies.
+    `every` row is shown, with the schedule that moves no more; `idle` those with fewer blocks than multiprocessors.
+    `under` are the conditions of a GPU.
     """
 
     problem: Attention
@@ -65,13 +67,15 @@ class Best(Answer):
     least_blocks: int = 1
     left_out: tuple[str, ...] = ()
     dominated: Mapping[str, str] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
     every: bool = False
-    implied: tuple[str, ...] = ()
+    under: Conditions = PAPER
 
     @property
     def kept(self) -> Best:
-        """The answer without the results of dominated schedules."""
-        return replace(self, results=[result for result in self.results if result.schedule not in self.dominated])
+        """The answer without the results of dominated and of idle schedules."""
+        gone = {*self.dominated, *self.idle}
+        return replace(self, results=[result for result in self.results if result.schedule not in gone])
 
     @property
     def M_words(self) -> int:
@@ -99,7 +103,19 @@ class Best(Answer):
         chosen = ["options"] * any(result.options for result in tried)
         more = more_columns(self.problem, [result.more_tiles for result in tried])
         added = [column.name for column in add_columns(tried)]
-        names = ("role", "label", *COLUMNS, "ratio_to_winner", "blocks", "dominated_by", *none_fits, *chosen, *more)
+        timed = ["at_least_seconds", "binds"] * (self.under.chip is not None)
+        names = (
+            "role",
+            "label",
+            *COLUMNS,
+            "ratio_to_winner",
+            "blocks",
+            *timed,
+            "dominated_by",
+            *none_fits,
+            *chosen,
+            *more,
+        )
         return Table(in_order(known, (*names, *added)), entries)
 
     def of_search(self) -> list[Entry]:
@@ -114,12 +130,13 @@ class Best(Answer):
         left_out = "not searched: " + ", ".join(self.left_out) + "\n" if self.left_out else ""
         columns: Columns[Entry] = [*ENTRY, *OF_RESULT]
         seen = self if self.every else self.kept
-        wanted = (*SHOWN, *(column.name for column in add_columns(seen.results)))
+        usual = ON_GPU if self.under.chip else SHOWN
+        wanted = (*usual, *(column.name for column in add_columns(seen.results)))
         found = Table(columns, seen.of_search(), shown=in_order(columns, wanted), best=winners(seen.results))
-        known = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *SHOWN)))
+        known = Table(columns, self.of_publications(), shown=in_order(columns, ("label", *usual)))
         published: Pieces = [self.of_whom(), known, ""] if self.published else []
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
-        hidden = [] if self.every else lines_on_dominated(self.dominated)
+        hidden = [] if self.every else [*lines_on_dominated(self.dominated), *line_on_idle(self.idle)]
         tables: Pieces = [above, found, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]
 
@@ -160,11 +177,11 @@ class Best(Answer):
     @property
     def notes(self) -> list[str]:
         """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
-        cannot use. The time model finds tiles for tensor cores too."""
+        cannot use. Those of a GPU are made for tensor cores."""
         return [
-            *self.implied,
+            *self.under.notes,
             *notes_on_mask(self),
-            *notes_on_tiles(self, instead=", or --by time with --hardware and without --M"),
+            *([] if self.under.chip else notes_on_tiles(self)),
         ]
 
 
@@ -203,7 +220,7 @@ BLOCKS: Columns[ResultWithBlocks] = (
     Column("most_blocks"),
     Column("options", "string", of=lambda r: more_sizes(r.options)),
 )
-ALL: Columns[ResultWithBlocks] = (*BLOCKS, *RESULT, *PLACES, MORE_TILES, *ADDS)
+ALL: Columns[ResultWithBlocks] = (*BLOCKS, *RESULT, *TIMES[1:], *PLACES, MORE_TILES, *ADDS)
 OF_RESULT: Columns[Entry] = [column.within(lambda entry: entry.result) for column in ALL]
 SHOWN = (
     "schedule",
@@ -216,6 +233,10 @@ SHOWN = (
     "ratio_to_winner",
     "ratio_to_floor",
 )
+
+
+ON_GPU = (*(name for name in SHOWN if name != "ratio_to_winner"), "us", "binds")
+"""The columns for people where a GPU is named: tiles are compared by time."""
 
 
 def dominated(costs: Mapping[str, float], chosen: Mapping[str, Collection[str]]) -> dict[str, str]:
@@ -239,6 +260,11 @@ def lines_on_dominated(names: Mapping[str, str], verb: str = "move no less than"
         return []
     others = " or ".join(dict.fromkeys(names.values()))
     return [f"left out: {', '.join(names)} ({len(names)} that {verb} {others}); --all shows them"]
+
+
+def line_on_idle(names: Sequence[str]) -> list[str]:
+    """The line on the schedules that leave multiprocessors idle."""
+    return [f"left out: {', '.join(names)}, with fewer blocks than multiprocessors; --all shows them"] if names else []
 
 
 def winner_line(best: Best) -> str:

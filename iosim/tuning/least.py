@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
-from ..answer import numbered
 from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
-from ..counting.columns import flags
 from ..counting.conditions import conditions
 from ..counting.count import counted_tiling, run
 from ..counting.given import memory
 from ..counting.names import takes_options
+from ..counting.on_gpu import in_order_of_time, seconds
 from ..counting.published import PUBLISHED, PublishedTiles, packs_one, tiles_of_gpus
-from ..counting.result import Result, tile_sizes
+from ..counting.result import Result
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
@@ -34,7 +33,11 @@ if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, RuleName
+    from ..counting.conditions import Conditions
+    from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
+
+MOST_SHARES = 128  # of the keys, as libraries cut them
 
 
 @takes_options()
@@ -78,37 +81,50 @@ def tune(
     if any(mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         require_tokens(problem)
     known = asked if not problem.divided or schedules else [s for s in asked if not (s.candidates or s.sizes)]
+    by_time = under.chip is not None and least_blocks == 1
     space = known if least_blocks == 1 else searchable(known, problem, least_blocks)
-    found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
-    found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
+    if by_time:
+        found = in_order_of_time([fastest_on(s, problem, M_bytes, under, options) for s in space])
+    else:
+        found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
+        found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
     kernels = published_in(space, problem)
     if under.implies:
         own = [*tiles_of_gpus({s.name for s in space}, problem, M_bytes, load(str(hardware)).sms)]
         kernels = [c for c in kernels if not (c.short and packs_one(problem))] + [c for c in own if c not in PUBLISHED]
-    published = [(c, of_published(c, problem, M_bytes, gpu=under.implies)) for c in kernels]
+    published = [(c, of_published(c, problem, M_bytes, under)) for c in kernels]
     proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
     if not schedules and multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
-    costs = {r.schedule: r.total_bytes if r.fits and r.total_bytes is not None else inf for r in found}
+    costs = {r.schedule: (seconds(r) if by_time else r.total_bytes) or inf if r.fits else inf for r in found}
     hidden = {} if schedules else dominated(costs, {r.schedule: r.options for r in found})
-    best = Best(
-        problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, implied=under.notes
-    )
-    return replace(best, implied=(*idle_notes(best, str(hardware)), *best.implied)) if under.implies else best
+    idle = () if schedules or not by_time else tuple(r.schedule for r in idle_of(found, under.chip))
+    under = under if by_time else under._replace(chip=None)
+    return Best(problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, idle, under=under)
 
 
-def idle_notes(best: Best, hardware: str) -> list[str]:
-    """A note if the winner has fewer thread blocks than the GPU has multiprocessors: it would leave most of it idle."""
-    chip, winner = load(hardware), best.winner
-    if winner is None or winner.blocks is None or winner.blocks >= chip.sms:
-        return []
-    tiles = (tile_sizes(winner) + flags(winner.options)).strip()
-    return [
-        f"{winner.schedule} {tiles} has {numbered(winner.blocks, 'thread block')} for the "
-        f"{chip.sms} multiprocessors of {chip.name}, so others stay idle: ask --least-blocks {chip.sms}, or --by time"
+def idle_of(found: Sequence[Result], chip: Hardware | None) -> list[Result]:
+    """The results with fewer thread blocks than the chip has multiprocessors, and than the fastest has."""
+    best = next((r for r in found if r.fits and r.blocks is not None), None)
+    most = 0 if chip is None or best is None else min(chip.sms, best.blocks or 0)
+    return [r for r in found if r.fits and r.blocks is not None and r.blocks < most]
+
+
+def fastest_on(
+    schedule: Schedule, problem: Attention, M_bytes: int, under: Conditions, given: Collection[str]
+) -> ResultWithBlocks:
+    """The result of least time of one schedule on the chip, over its tiles and over the options that are not given: of
+    these the powers of two up to MOST_SHARES, because a long cache can be split in millions of ways."""
+    rule: RuleName = "ideal" if "ideal" in schedule.rules else "best"
+    tried = [
+        with_options(run(schedule, rule, p, M_bytes, under.multiple, under.chip), options)
+        for options in choices(schedule, problem.packed, under.multiple, given)
+        if all(value & (value - 1) == 0 and value <= MOST_SHARES for value in options.values())
+        for p in [narrowed(problem, **options)]
     ]
+    return in_order_of_time(tried)[0]
 
 
 def best_of(
@@ -148,11 +164,16 @@ def count_with_blocks(
     return with_blocks(run(schedule, rule, problem, M_bytes, multiple), problem, options or {})
 
 
-def of_published(tiles: PublishedTiles, problem: Attention, M_bytes: int, gpu: bool) -> ResultWithBlocks:
+def of_published(tiles: PublishedTiles, problem: Attention, M_bytes: int, under: Conditions) -> ResultWithBlocks:
     """The count and the blocks of published tiles, in one SRAM or on a GPU, which has registers too."""
     options = {"splits": tiles.splits} if tiles.splits > 1 else {}
-    problem = tiles.as_run(problem, gpu)
-    return with_blocks(run(find(tiles.schedule), tiles.tiles, problem, M_bytes), problem, options)
+    problem = tiles.as_run(problem, under.implies)
+    return with_blocks(run(find(tiles.schedule), tiles.tiles, problem, M_bytes, chip=under.chip), problem, options)
+
+
+def with_options(result: Result, options: dict[str, int]) -> ResultWithBlocks:
+    """A result with the options that were chosen for it."""
+    return ResultWithBlocks(**vars(result), options=options)
 
 
 def with_blocks(result: Result, problem: Attention, options: dict[str, int]) -> ResultWithBlocks:
@@ -160,7 +181,7 @@ def with_blocks(result: Result, problem: Attention, options: dict[str, int]) -> 
     if result.total is None:
         return ResultWithBlocks(**vars(result))
     many = blocks(find(result.schedule), problem, counted_tiling(result))
-    return ResultWithBlocks(**vars(result), options=options, blocks=many)
+    return ResultWithBlocks(**{**vars(result), "options": options, "blocks": many})
 
 
 def searchable(asked: list[Schedule], problem: Attention, least_blocks: int) -> list[Schedule]:

@@ -1,0 +1,97 @@
+"""The answer of a count on a GPU that is named: what takes the least time there, what moves least, and what is next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..search.best import best_tiles
+from ..timing.bound import RESOURCES, TimeBound, time_at_least
+from ..verdict import NEAR, about, joined, times
+from .columns import flags
+from .result import Result, tile_sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
+    from ..hardware import Hardware
+    from ..schedules import Schedule
+
+
+def fastest_of(results: Sequence[Result]) -> Result | None:
+    """The result of least time of those that fit, as `in_order_of_time` says; None if none fits."""
+    return next(iter(in_order_of_time([r for r in results if r.fits and r.at_least_seconds is not None])), None)
+
+
+def in_order_of_time(results: Sequence[Result]) -> list[Result]:
+    """Results by their least time; of times within a hundredth of the least, by the bytes that they move. Those that do
+    not fit come last."""
+    least = min((seconds(r) for r in results if r.fits), default=0.0)
+
+    def place(r: Result) -> tuple[bool, bool, float, int]:
+        tie = seconds(r) <= NEAR * least
+        return not r.fits, r.at_least_seconds is None, 0.0 if tie else seconds(r), r.total_bytes or 0
+
+    return sorted(results, key=place)
+
+
+def seconds(result: Result) -> float:
+    """The least seconds of a result that has them."""
+    return result.at_least_seconds or 0.0
+
+
+def microseconds(value: float) -> str:
+    """A time for people: `1,146 us`."""
+    return f"{value * 1e6:,.4g} us" if value < 1e-3 else f"{value * 1e6:,.0f} us"
+
+
+def named(result: Result) -> str:
+    """A result by its schedule, tiles and options."""
+    return result.schedule + tile_sizes(result) + flags(vars(result).get("options") or {})
+
+
+def lead_on_gpu(best: Result, chip: Hardware) -> str:
+    """The sentence that leads: the least time, what binds, the bytes, and their floor."""
+    takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
+    floor = f", {times(best.ratio_to_floor, 1)} times the floor of one multiprocessor" if best.ratio_to_floor else ""
+    return f"{takes}; it moves {about(best.total_bytes or 0)}{floor}."
+
+
+def next_on_gpu(best: Result, results: Sequence[Result]) -> list[str]:
+    """The sentence on the ways that take as long, and on the next one; none if there are no others."""
+    others = sorted((r for r in results if r.fits and r.at_least_seconds and r is not best), key=seconds)
+    near = [r for r in others if seconds(r) <= NEAR * seconds(best)]
+    after = next((r for r in others if r not in near), None)
+    parts = [f"{joined(map(named, near))} take{'s' * (len(near) == 1)} at least as long"] if near else []
+    if after:
+        share = times(seconds(after), seconds(best))
+        parts.append(f"{named(after)} is next, with at least {share} times as long: {RESOURCES[str(after.binds)]}")
+    return ["; ".join(parts) + "."] if parts else []
+
+
+def least_traffic(
+    schedule: Schedule, problem: Attention, best: Result, tiling: Tiling, chip: Hardware, M_bytes: int, multiple: int
+) -> list[str]:
+    """The sentence on the tiles that move least of the schedule that is best in time, and why they are not it; none if
+    they are the same."""
+    least = best_tiles(schedule, problem.packed, M_bytes, multiple)
+    if least is None or (least.rows_q, least.rows_k) == (tiling.rows_q, tiling.rows_k):
+        return []
+    found, mine = (time_at_least(schedule, problem, t, chip) for t in (least, tiling))
+    if found.work.total_bytes >= mine.work.total_bytes:
+        return []
+    fewer = f"{1 - found.work.total_bytes / mine.work.total_bytes:.0%}".replace("%", " %")
+    moves = f"{least.rows_q}x{least.rows_k} moves least, {about(found.work.total_bytes)} ({fewer} fewer)"
+    return [f"{moves}, but {why_slower(mine, found)}."]
+
+
+def why_slower(best: TimeBound, other: TimeBound) -> str:
+    """Why tiles that move less are not the best: what takes longer, and how much."""
+    longer = times(other.seconds, best.seconds)
+    if other.seconds <= NEAR * best.seconds:
+        return "takes at least as long, and leaves no room for a second block on a multiprocessor"
+    if other.binds == "shared":
+        share = times(other.work.smem_read_bytes, best.work.smem_read_bytes)
+        return f"reads {share} times as much from shared memory, so it takes at least {longer} times as long"
+    return f"takes at least {longer} times as long: {RESOURCES[other.binds]}"
