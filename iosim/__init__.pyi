@@ -1,5 +1,6 @@
 """All names of iosim, for type checkers. tests/house/test_typed.py writes it."""
 
+from .version import __version__ as __version__
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
@@ -44,8 +45,6 @@ from .schedules import register as register
 from .studies.cache_answer import cache as cache
 from .studies.events import Events as Events
 from .studies.events import trace as trace
-from .studies.fastest import Fastest as Fastest
-from .studies.fastest import fastest as fastest
 from .studies.memory import memory as memory
 from .studies.roofline import Roofline as Roofline
 from .studies.roofline import roofline as roofline
@@ -61,4 +60,3 @@ from .tuning.over_N import OverN as OverN
 from .tuning.over_N import over_N as over_N
 from .tuning.proven import Bounds as Bounds
 from .tuning.proven import bounds as bounds
-from .version import __version__ as __version__

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..counting.given import Asked, Choice, Fields, counts, names_of, several
-from ..errors import InputError, suggestion
+from ..errors import InputError
 from ..options import ANSWER, Kind, flag_of, one_of
 from .answer import Output, answer_all
 from .command import D, Need, named_command
@@ -30,16 +30,13 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from ..answer import Answer, Row
-
-    FindFastest = Callable[[Asked], Sequence[tuple[Row, Answer]]]
+    from collections.abc import Mapping
 
 
-WAYS, GOALS, AXES = ("traffic", "time"), ("at_most", "x_floor"), ("M", "N")
+GOALS, AXES = ("at_most", "x_floor"), ("M", "N")
 INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
+    "--by": "with --hardware tiles are compared by their least time, else by what they move",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
     "--predict": "times are bounds now, of data-sheet rates: leave it out",
 }
@@ -57,7 +54,6 @@ class Way(NamedTuple):
     """How the traffic is searched: at one M, at every M of a `curve`, or backwards, for the M of a goal."""
 
     least_blocks: str | None
-    by: str | None
     curve: bool
     over: str | None
     at_most: str | None
@@ -72,10 +68,10 @@ class Way(NamedTuple):
 
 @named_command(
     "tune",
-    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "over", "by", *GOALS))),
+    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "over", *GOALS))),
     instead=INSTEAD,
     axes=("N", *PLACES),
-    first="causal hardware by curve over at_most x_floor",
+    first="causal hardware curve over at_most x_floor",
 )
 @problem_options
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
@@ -84,11 +80,6 @@ class Way(NamedTuple):
 @variant_options
 @chip_options
 @own_option("least_blocks", LEAST_BLOCKS)
-@own_option(
-    "by",
-    "traffic (default), or time: the tiles that allow the least time on the --hardware, beside those of least "
-    "traffic and published ones.",
-)
 @own_option("curve", "Show the M at which the least traffic falls, of all or of a range, instead of one M.")
 @text_option("--over", OVER, metavar="M|N", kind=Kind(one_of(*AXES)))
 @own_option("at_most", AT_MOST)
@@ -98,7 +89,9 @@ class Way(NamedTuple):
 @gathered(way=Way)
 @problem_asked
 def command(asked: Asked, way: Way, output: Output) -> None:
-    """The least traffic of all schedules and tiles that fit, and the distance of published tiles from it.
+    """The best schedule and tiles: of least traffic that fit in M, or on a GPU those that allow the least time.
+
+    Published tiles stand beside them. On a GPU a line says which tiles move least, and why they are not the best.
 
     With --curve it is that for every M, and of the schedules named it says at which M each moves less than the others;
     with --over N, at which N of an axis --N. With --at-most or --x-floor the answer is an M. --hardware is then a GPU
@@ -119,13 +112,6 @@ def command(asked: Asked, way: Way, output: Output) -> None:
         raise InputError("--N", asked.given["N"], "one value", hint)
     fields, choice = asked.fields, asked.choice
     blocks = 1 if way.least_blocks is None else parse_count(way.least_blocks, "--least-blocks")
-    if way.by not in (None, *WAYS):
-        raise InputError("--by", way.by, " or ".join(WAYS), suggestion(str(way.by), WAYS))
-    if way.by == "time":
-        goals = {flag_of(name): goal for name, goal in way.goals.items()}
-        check_time({"--M": choice.M, "--least-blocks": way.least_blocks, "--curve": way.curve or None, **goals})
-        show_fastest(asked, output)
-        return
     fields |= {"schedules": choice.schedules, "tile_multiple": choice.tile_multiple, "least_blocks": blocks}
     if way.goals:
         show_least_M(way, choice, fields, output)
@@ -156,7 +142,7 @@ def show_over_N(asked: Asked, way: Way, output: Output) -> None:
     """Write at which N of an axis each schedule moves less than the others, in each SRAM."""
     from ..tuning.over_N import over_N
 
-    goals = {"--by": way.by, "--least-blocks": way.least_blocks}
+    goals = {"--least-blocks": way.least_blocks}
     for option, value in {**goals, **{flag_of(name): goal for name, goal in way.goals.items()}}.items():
         if value is not None:
             raise InputError(option, value, "nothing with --over N", "leave out one of the two")
@@ -171,25 +157,6 @@ def check_step(sizes: str | None, instead: str = "--curve for every M of the ran
     """Raise InputError for a range of M without a step, which only --curve takes."""
     if sizes is not None and sizes.count(":") == 1:
         raise InputError("--M", sizes, "a step, as in 16KB:256KB:x2", f"or {instead}")
-
-
-def check_time(others: Mapping[str, object]) -> None:
-    """Raise InputError for options that exclude --by time: its kernels use the shared memory of a GPU."""
-    given = [name for name, value in others.items() if value is not None]
-    if given:
-        raise InputError("--by", f"time with {given[0]}", "--hardware, whose shared memory counts", "leave out one")
-
-
-def show_fastest(asked: Asked, output: Output) -> None:
-    """Write the fastest tiles on each GPU, with progress on stderr."""
-    from ..wings import offered
-
-    if asked.choice.hardware is None:
-        raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
-    find_fastest = cast("FindFastest | None", offered("fastest of each GPU"))
-    if find_fastest is None:
-        raise InputError("--by", "time", "traffic", "iosim/studies, which has times, is not there")
-    answer_all(find_fastest(asked), output)
 
 
 def check_curve(sizes: Mapping[str, str | None]) -> None:

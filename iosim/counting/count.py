@@ -16,7 +16,7 @@ from ..hardware import Hardware, load
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache, require
 from ..search.best import best_tiles, footprint, footprint_of
-from ..timing.bound import time_at_least
+from ..timing.bound import TimeBound, time_at_least
 from ..timing.products import SharedReads, unit_of
 from ..timing.tiles import fastest_tiles, on_chip
 from ..units import parse_bytes
@@ -143,7 +143,7 @@ def choose_tiling(
     assert M_bytes is not None
     if rule == "best" and chip is not None:
         found = fastest_tiles(schedule, problem, chip, M_bytes, multiple)
-        return found and found.tiling
+        return None if found is None else found.tiling
     if rule == "best":
         return best_tiles(schedule, problem, M_bytes, multiple)
     M_words = M_bytes // problem.word_bytes
@@ -211,7 +211,7 @@ def run(
     adds = sum(counted["tensors"][name]["reads"] for name in schedule.adds if name in counted["tensors"])
     once = counted["total"] - adds
     least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
-    return Result(
+    found = Result(
         schedule=schedule.name,
         tiling=label,
         Br=None if label == "ideal" else tiling.rows_q,
@@ -226,19 +226,20 @@ def run(
         adds=adds,
         total_with_adds=once,
         ratio_to_floor_with_adds=once / least if least else None,
-        **{**counted, **({} if chip is None else least_time(schedule, packed, tiling, chip))},
+        **counted,
     )
+    return found if chip is None else with_time(found, time_at_least(schedule, packed, tiling, chip))
 
 
-def least_time(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> dict[str, object]:
-    """The least time on a chip, what binds, the thread blocks, and what matrix units read from shared memory there."""
-    bound = time_at_least(schedule, problem, tiling, chip)
-    return {
-        "at_least_seconds": bound.seconds,
-        "binds": bound.binds,
-        "blocks": None if "ideal" in schedule.rules else bound.blocks,
-        "smem_read_words": bound.work.smem_read_words,
-    }
+def with_time(result: Result, bound: TimeBound) -> Result:
+    """A result with its least time on a chip, what binds, its thread blocks, and what matrix units read there."""
+    return replace(
+        result,
+        at_least_seconds=bound.seconds,
+        binds=bound.binds,
+        blocks=None if result.tiling == "ideal" else bound.blocks,
+        smem_read_words=bound.work.smem_read_words,
+    )
 
 
 def limit_of(fits: bool | None, least_smem_bytes: int, M_bytes: int | None) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
     from ..hardware import Hardware
     from ..schedules import Schedule
 
+R = TypeVar("R", bound=Result)
+
 
 def fastest_of(results: Sequence[Result]) -> Result | None:
     """The result of least time of those that fit, as `in_order_of_time` says; None if none fits."""
     return next(iter(in_order_of_time([r for r in results if r.fits and r.at_least_seconds is not None])), None)
 
 
-def in_order_of_time(results: Sequence[Result]) -> list[Result]:
+def in_order_of_time(results: Sequence[R]) -> list[R]:
     """Results by their least time; of times within a hundredth of the least, by the bytes that they move. Those that do
     not fit come last."""
     least = min((seconds(r) for r in results if r.fits), default=0.0)
 
-    def place(r: Result) -> tuple[bool, bool, float, int]:
+    def place(r: R) -> tuple[bool, bool, float, int]:
         tie = seconds(r) <= NEAR * least
         return not r.fits, r.at_least_seconds is None, 0.0 if tie else seconds(r), r.total_bytes or 0
 

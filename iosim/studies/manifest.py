@@ -17,8 +17,6 @@ WING = Wing(
     names={
         "roofline": "roofline",
         "Roofline": "roofline",
-        "fastest": "fastest",
-        "Fastest": "fastest",
         "memory": "memory",
         "trace": "events",
         "Events": "events",
@@ -31,9 +29,6 @@ WING = Wing(
     points={"cache": "points:CACHE", "roofline": "points:ROOFLINE"},
     offers={
         "roofline_section": "roofline_picture:roofline_section",
-        "fastest": "fastest:fastest",
-        "fastest of each GPU": "fastest:shown",
-        "columns of fastest": "fastest:TILES",
     },
     forms={"trace": EVENTS},
     page="roofline.md",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Never, cast
+from typing import Never
 
-from ..answer import Answer, Columns, Rows
+from ..answer import Columns, Rows
 from ..errors import InputError
-from ..options import COUNT, FACTOR, FLAG, SIZE, Kind, Option, flag_of, one_of
+from ..options import COUNT, FACTOR, FLAG, SIZE, Option
 from ..points import Point, Question
-from ..wings import offered
 
 CURVE = Option("curve", FLAG, "show every M at which the answer changes.", False)
 
@@ -20,11 +18,7 @@ def rows(p: Point) -> Rows:
     from .inverse import GOALS, check_goal, least_M
 
     own = {**p.own}
-    by, curve = own.pop("by", None), own.pop("curve", False)
-    if by == "time":
-        if own or curve:
-            raise InputError("--by", f"time with {flag_of(min(own, default='curve'))}", "one of the two")
-        return rows_of_fastest(p)
+    curve = own.pop("curve", False)
     searched = {"schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields, **own}
     if {*own} & {*GOALS}:
         M = p.M_bytes if p.hardware is None else None
@@ -37,37 +31,24 @@ def rows(p: Point) -> Rows:
     return least.curve(**searched).to_rows()
 
 
-def rows_of_fastest(p: Point) -> Rows:
-    """The rows of `tune --by time`."""
-    fastest = cast("Callable[..., Answer] | None", offered("fastest"))  # type: ignore[explicit-any]
-    if fastest is None:
-        raise InputError("--by", "time", "traffic", "time needs the folder iosim/studies")
-    if p.hardware is None:
-        raise InputError("--by", "time", "with --hardware, as h100: see iosim hardware")
-    asked = {"hardware": p.hardware, "schedules": p.schedules, "tile_multiple": p.tile_multiple, **p.fields}
-    return fastest(paper_model=p.paper_model, **asked).to_rows()
-
-
 def columns() -> Columns[Never]:
     from .best import ENTRY, OF_RESULT
     from .every_M import OF_SCHEDULE, STEP
     from .inverse import REACHED, STRETCH
 
-    of_time = cast("Columns[Never]", offered("columns of fastest") or ())
-    return (*of_time, *ENTRY, *OF_RESULT, *STEP, *REACHED, *STRETCH, *OF_SCHEDULE)
+    return (*ENTRY, *OF_RESULT, *STEP, *REACHED, *STRETCH, *OF_SCHEDULE)
 
 
 TUNE = Question(
     rows,
     columns,
     own=(
-        Option("by", Kind(one_of("traffic", "time")), "traffic (default) or time.", metavar="WHAT"),
         Option("least_blocks", COUNT, "least number of thread blocks.", metavar="COUNT"),
         CURVE,
         Option("at_most", SIZE, "the least M at which at most so many bytes move.", metavar="SIZE"),
         Option("x_floor", FACTOR, "the M at which the least is within a factor of the floor.", metavar="FACTOR"),
     ),
-    decides=("by", "least_blocks", "curve", "at_most", "x_floor"),
+    decides=("least_blocks", "curve", "at_most", "x_floor"),
     later=lambda: ("blocks", "options", "more_tiles"),
     finds_tiles=True,
     points_of_part=128,
