@@ -1,6 +1,5 @@
 """All names of iosim, for type checkers. tests/house/test_typed.py writes it."""
 
-from .version import __version__ as __version__
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
 from .batches.answer import batch as batch
@@ -60,3 +59,4 @@ from .tuning.over_N import OverN as OverN
 from .tuning.over_N import over_N as over_N
 from .tuning.proven import Bounds as Bounds
 from .tuning.proven import bounds as bounds
+from .version import __version__ as __version__
