@@ -74,25 +74,6 @@ def test_an_error_travels_between_processes():
     assert type(again) is InputError and str(again) == str(caught.value) and again.where == caught.value.where
 
 
-LINES = [
-    (("verify", "--cpu", "--tiles", "best"), "Br x Bc", "paper"),
-    (("plot", "--picture", "mask", "--causal", "--N", 64, "--tiles", "paper"), "Br x Bc", "best"),
-    (("count", "--N", 64, "--d", 8, "--hardware", "A100"), "did you mean 'a100-40gb' or 'a100-80gb'", None),
-    (("sweep", "--N", "1024:8192:+0", "--d", 8, "--M", "4KB"), "--N (the step of 1024:8192:+0)", None),
-    (("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "small-cache", "--keep-p"),
-     "--keep-p: found 'given'; allowed: not with --schedule small-cache", "False"),
-    (("tune", "--curve", "--N", 10**7, "--d", 64, "--schedule", "small-cache"), "give --tile-multiple 4\n", None),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("args, said, unsaid", LINES, ids=lambda x: str(x)[:40])
-def test_messages(args, said, unsaid, iosim):
-    result = iosim(*args)
-    assert result.exit_code == 2 and said in result.stderr, result.output
-    allowed = result.stderr.partition("allowed")[2]
-    assert unsaid is None or unsaid not in allowed
-
-
 @pytest.mark.parametrize("names", ["flash1,flash2", "FLASH1, flash2"])
 def test_a_list_of_schedules_is_one_everywhere(names, ask):
     size = ("--N", 64, "--d", 8, "--schedule", names)

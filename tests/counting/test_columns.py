@@ -63,21 +63,6 @@ def test_an_excess_never_shows_one():
     assert excess(65792 / 65536) == "1.004" and excess(20.4825) == "20.5" and excess(1.2) == "1.2"
 
 
-@pytest.mark.parametrize("command", ["count", "sweep", "roofline", "cache", "trace", "count --pass step"])
-def test_ideal_is_no_rule_for_tiles(command, iosim):
-    args = ["--N", "64", "--d", "8", "--tiles", "ideal"]
-    args += ["--schedule", "flash1"] if command != "count --pass step" else ["--combination", "fused"]
-    args += ["--hardware", "a100"] if command == "roofline" else ["--M", "2KB"]
-    result = iosim(command, *args)
-    assert result.exit_code == 2 and not result.stdout, result.output
-
-
-@pytest.mark.parametrize("tiles", ["foo", "0x4", "4x4x4"])
-def test_an_ideal_schedule_hides_no_bad_tiles(tiles, iosim):
-    result = iosim("count", "--N", "64", "--d", "8", "--tiles", tiles, "--schedule", "standard")
-    assert result.exit_code == 2 and "--tiles" in result.stderr
-
-
 @pytest.mark.parametrize("name", ["flash2-bwd", "linear", "matmul-tiled", "softmax-2pass", "flash2"])
 def test_bounds_of_a_search_are_of_its_family(name, ask):
     found = ask("tune", *SMALL, "--schedule", name)

@@ -101,20 +101,6 @@ def test_a_mask_that_is_skipped_takes_words_away(ask):
     assert words == {(): 10 * 16 * 8, ("--visit-all",): 16 * 16 * 8}
 
 
-BAD = {
-    "no schedule": ("--N", 64, "--d", 8),
-    "no d": ("flash2", "--N", 64, "--tiles", "8x8"),
-    "no tiles": ("flash2", "--N", 64, "--d", 8),
-    "nothing fits": ("flash2", "--N", 64, "--d", 8, "--M", 8),
-}
-
-
-@pytest.mark.parametrize("args", BAD.values(), ids=BAD)
-def test_bad_sizes_are_one_message(iosim, args):
-    answer = iosim("schedules", *args)
-    assert answer.exit_code == 2 and not answer.stdout and "allowed" in answer.stderr
-
-
 def test_a_text_without_a_file_has_no_box():
     space = {"zeros": zeros}
     exec("def text(chip, p, t):\n    for i in chip.tiles(p.N, 1):\n        pass", space)

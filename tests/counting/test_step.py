@@ -251,26 +251,6 @@ def test_backward_tiles_of_their_own(steps):
     assert (step["flash1"]["forward"]["Bc"], step["flash1"]["backward"]["Bc"]) == (64, 32)
 
 
-@pytest.mark.parametrize(
-    "args, option",
-    [
-        (["--unfused", "droput"], "--unfused"),
-        (["--unfused", ""], "--unfused"),
-        (["--combination", "flash3"], "--combination"),
-        (["--tiles", "best"], "--M"),
-        (["--tiles", "8x8", "--backward-tiles", "paper"], "--M"),
-        (["--tiles", "8x8", "--backward-tiles", "8"], "--backward-tiles"),
-        (["--tiles", "ideal"], "--tiles"),
-        (["--tiles", "8x8", "--M", "1XB"], "--M"),
-        ([], "--M"),
-    ],
-)
-def test_bad_input(args, option, iosim):
-    result = iosim("count", "--pass", "step", "--N", 64, "--d", 8, *args)
-    assert result.exit_code == 2 and result.stdout == "" and option in result.stderr
-    assert "Traceback" not in result.stderr
-
-
 def test_the_answer_in_a_sentence(ask, iosim):
     """Its factors are those of the rows. Nothing is said to fit where M is not known."""
     line = ("count", "--pass", "step", "--N", 4096, "--d", 128, "--hardware", "h100")

@@ -65,25 +65,6 @@ def test_the_state_must_fit():
         assert iosim.count(64, d, f"{words}el", schedules=["linear"]).results[0].fits is fits
 
 
-@pytest.mark.parametrize(
-    "name, args, option",
-    [
-        ("linear", ["--mask", "causal"], "--mask"),
-        ("linear-causal", [], "--mask"),
-        ("linear-causal", ["--mask", "window:3"], "--mask"),
-        ("linear-causal", ["--mask", "causal", "--Nk", 40], "--Nk"),
-        ("linear", ["--keep-p"], "--keep-p"),
-    ],
-)
-def test_what_it_is_not_about_is_refused(name, args, option, iosim):
-    for command in ("count", "sweep"):
-        found = iosim(command, "--N", 64, "--d", 16, "--M", "100KB", "--schedule", name, *args)
-        assert (found.exit_code, found.stdout) == (2, "") and option in found.stderr
-    if option != "--keep-p":
-        found = iosim("verify", "--cpu", "--N", 64, "--d", 16, "--tiles", "8x8", "--schedule", name, *args)
-        assert (found.exit_code, found.stdout) == (2, "") and option in found.stderr
-
-
 # ---------------------------------------------------------------- gathering
 
 

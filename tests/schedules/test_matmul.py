@@ -59,28 +59,6 @@ def test_the_bounds_are_those_of_the_family():
     assert floor.words == 64 * 16 * 2 + 64 * 64 <= report.results[0].total
 
 
-@pytest.mark.parametrize("option", [["--mask", "causal"], ["--keep-p"]])
-def test_what_makes_no_sense_is_refused(option, iosim):
-    found = iosim("count", "--N", 64, "--d", 16, "--M", "1KB", "--schedule", "matmul-tiled", *option)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert option[0] in found.stderr and "no mask and no P" in found.stderr
-    swept = iosim("sweep", "--N", 64, "--d", 16, "--M", "1KB", "--schedule", "matmul-tiled", *option)
-    assert (swept.exit_code, swept.stdout) == (2, "")
-
-
-@pytest.mark.parametrize(
-    "tiles", ["8x8/depth", "8x8/depth=0", "8x8/rows_o=2", "8x8/depth=2/depth=3", "8x8/", "8/depth=2"]
-)
-def test_bad_tiles_are_refused(tiles, iosim):
-    found = iosim("count", "--N", 64, "--d", 16, "--schedule", "matmul-tiled", "--tiles", tiles)
-    assert (found.exit_code, found.stdout) == (2, "") and "--tiles" in found.stderr
-
-
-def test_depth_is_for_those_that_read_it(iosim):
-    found = iosim("count", "--N", 64, "--d", 16, "--schedule", "flash2", "--tiles", "8x8/depth=2")
-    assert (found.exit_code, found.stdout) == (2, "")
-
-
 def test_the_tiles_shown_can_be_given_back(ask):
     args = ["count", "--N", 100, "--d", 30, "--M", "400el", "--schedule", "matmul-tiled-a"]
     best = ask(*args)["results"][0]

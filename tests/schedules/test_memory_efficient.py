@@ -16,7 +16,6 @@ from iosim.masks.reach import needed
 from iosim.schedules import find
 from iosim.search.best import best_tiles, footprint
 
-LATER = "from __future__ import annotations\n"  # the types in a schedule are not looked up when it runs
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
 
@@ -93,9 +92,3 @@ def test_the_search_is_exact(mask):
         found = best_tiles(SCHEDULE, p, M, multiple)
         assert (found and sum(map(sum, counted(Folded, p, found).values()))) == least
         assert found is None or footprint(SCHEDULE, p, found).peak_bytes <= M
-
-
-def test_best_is_refused_where_the_mask_counts_tiles(iosim):
-    args = ["--N", 64, "--d", 16, "--M", "4KB", "--mask", "window:2b", "--schedule", NAME, "--tiles", "best"]
-    result = iosim("count", *args)
-    assert result.exit_code == 2 and "--tiles" in result.stderr and result.stdout == ""

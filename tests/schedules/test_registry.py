@@ -225,11 +225,6 @@ def test_what_is_found_out(ask):
     assert rows["selected-keys-outside"]["tensors"].startswith("blocks (chosen_blocks) read; K (Nk, k_words) read")
 
 
-def test_an_unknown_name(iosim):
-    result = iosim("schedules", "flahs2")
-    assert result.exit_code == 2 and "did you mean 'flash2'" in result.stderr and not result.stdout
-
-
 @pytest.mark.parametrize("word, names", [
     ("flashattention2", {"flash2"}), ("flash-attention-2", {"flash2"}), ("fa2", {"flash2"}), ("FA2", {"flash2"}), ("Flash_Attn_2", {"flash2"}),
     ("flashattention3", {"flash2"}), ("fa1", {"flash1"}), ("flashattention", {"flash1", "flash2"}), ("naive", {"standard"}),

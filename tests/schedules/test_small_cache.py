@@ -146,8 +146,3 @@ def test_the_search_is_quick():
             iosim.count(N, 128, M, schedules=["small-cache", "small-cache-q", "flash2"])
             times.append(time.process_time() - start)
         assert min(times) < 0.1
-
-
-def test_p_cannot_be_kept(iosim):
-    found = iosim("count", "--N", 64, "--d", 16, "--M", "1KB", "--schedule", "small-cache", "--keep-p")
-    assert (found.exit_code, found.stdout) == (2, "") and "--keep-p" in found.stderr

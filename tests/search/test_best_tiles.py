@@ -56,13 +56,6 @@ def test_without_an_M_what_needs_it_is_absent():
     )
 
 
-def test_best_is_refused_where_the_mask_counts_tiles(iosim):
-    args = ["--N", 64, "--d", 16, "--M", "4KB", "--mask", "window:2b", "--schedule", "block-sparse-q"]
-    result = iosim("count", *args, "--tiles", "best")
-    assert result.exit_code == 2 and "--tiles" in result.stderr and result.stdout == ""
-    assert iosim("count", *args).exit_code == 0
-
-
 LEAST = [  # tune's arguments, the least bytes, and an M at which tiles with so few are known to fit
     (["--N", 1024, "--d", 16, "--mask", "window:64", "--keep-p", "--schedule", "block-sparse-q"], 630_146, 4614),
     (["--N", 1000, "--Nk", 512, "--d", 64, "--acc-dtype", "fp32", "--schedule", "flash2-bwd-second-pass"],

@@ -274,11 +274,6 @@ def test_a_curve_without_the_schedules_that_skip_is_refused(monkeypatch):
         trace_curve(41, 7, mask="strided:3")
 
 
-def test_a_mask_of_tiles_has_no_curve(iosim):
-    result = iosim("tune", "--N", 64, "--d", 8, "--curve", "--mask", "window:2b")
-    assert result.exit_code == 2 and "--mask" in result.stderr and result.stdout == ""
-
-
 @pytest.mark.parametrize("mask", ["causal:b", "window:2b"])
 @pytest.mark.parametrize("more", [["--M", "10KB"], ["--M", "10KB", "--least-blocks", 4], ["--curve"]], ids=str)
 def test_a_mask_of_tiles_has_no_least(iosim, mask, more):
@@ -361,21 +356,3 @@ def test_without_a_range_some_rows_are_shown(iosim, ask):
     assert chosen == [*expected, every[-1]]
     whole = iosim(*args, "--all").stdout
     assert whole.count("\n") - text.count("\n") == len(every) - len(rows) - 1 and "of a range" not in whole
-
-
-@pytest.mark.parametrize("args, said", [
-    (("--curve", "--M", "100KB"), "a range as 16KB:1MB; without --curve for one M"),
-    (("--curve", "--M", "16KB:64KB:x2"), "a range as 16KB:1MB; leave out the step"),
-    (("--curve", "--M", "64KB:16KB"), "a stop that is not below the start"),
-    (("--curve", "--M", "16KB:1XB"), "bytes as 102400"),
-    (("--M", "16KB:64KB"), "a step, as in 16KB:256KB:x2; or --curve for every M of the range"),
-    (("--curve", "--M", "16KB:1MB", "--hardware", "h100"), "nothing with --curve"),
-], ids=str)  # fmt: skip
-def test_ranges_that_are_none(iosim, args, said):
-    result = iosim("tune", "--N", 64, "--d", 8, *args)
-    assert result.exit_code == 2 and said in result.stderr and not result.stdout
-
-
-def test_a_good_range_is_no_fault_beside_another(iosim):
-    message = iosim("tune", "--N", 64, "--d", "x", "--curve", "--M", "16KB:1MB").stderr
-    assert message.startswith("Error: --d: found 'x'") and "--M" not in message

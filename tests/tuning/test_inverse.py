@@ -258,20 +258,6 @@ def test_many_stretches_are_shown_in_part(N, d, iosim, ask):
     assert iosim(*line, "--csv").stdout.count("\n") == count + 1
 
 
-@pytest.mark.parametrize("args, said", [
-    (("--at-most", "x"), "--at-most: found 'x'; allowed: bytes as"), (("--x-floor", "0.9"), "--x-floor: found '0.9'; allowed: a number from 1, as 1.2"),
-    (("--x-floor", "nan"), "a number from 1"), (("--x-floor", "1/0"), "a number from 1"),
-    (("--at-most", "1MB", "--x-floor", "2"), "--x-floor: found 'with --at-most'; allowed: --at-most alone, which asks for an M; leave out one"),
-    (("--at-most", "1MB", "--M", "4KB"), "--M: found 'with --at-most'"), (("--x-floor", "2", "--curve"), "--curve: found 'with --x-floor'"),
-    (("--at-most", "1MB", "--by", "time", "--hardware", "h100"), "time with --at-most"),
-    (("--x-floor", "2", "--schedule", "linear"), "of a family with a floor: attention, selected, backward; or ask for --at-most 64MiB"), (("--at-most", "1MB", "--mask", "causal:b"), "--mask"),
-    (("--at-most", "1MB", "--hardware", "h999"), "--hardware"),
-], ids=str)  # fmt: skip
-def test_bad_input(iosim, args, said):
-    result = iosim("tune", "--N", 64, "--d", 8, *args)
-    assert result.exit_code == 2 and said in result.stderr and not result.stdout
-
-
 def test_bad_input_in_python():
     with pytest.raises(
         InputError, match="--at-most: found 'nothing'; allowed: a size as in 64MiB; or give --x-floor 1.2"

@@ -302,16 +302,6 @@ def test_nothing_has_so_many_blocks(iosim, ask):
     assert ask(*args)["winner"] is None and "none that fits" in iosim(*args).stdout
 
 
-@pytest.mark.parametrize("args, name", [
-    (["--M", "4KB", "--least-blocks", 0], "--least-blocks"), (["--curve", "--least-blocks", "x"], "--least-blocks"),
-    (["--M", "4KB", "--least-blocks", 2, "--schedule", "small-cache"], "--schedule"),
-    (["--curve", "--least-blocks", 2, "--schedule", "memory-efficient", "--mask", "causal"], "--schedule"),
-], ids=str)  # fmt: skip
-def test_bad_input(iosim, args, name):
-    result = iosim("tune", "--N", 64, "--d", 8, *args)
-    assert result.exit_code == 2 and name in result.stderr and result.stdout == ""
-
-
 def test_bad_input_in_python():
     with pytest.raises(InputError, match="--least-blocks"):
         tune(64, 8, "4KB", least_blocks=0)
