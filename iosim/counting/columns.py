@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..answer import Column, Row, Type, types_of
 from ..core.options import MASKS, OF_EVERY_PROBLEM, SIZES, TYPES, find_option, option_names
-from .result import ADDS, MORE_TILES, PLACES, RESULT
+from .result import ADDS, MORE_TILES, PLACES, RESULT, TIMES
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -19,6 +19,7 @@ RESULT_COLUMNS = tuple(column.name for column in RESULT if column.type is not No
 COLUMNS = PROBLEM_COLUMNS + RESULT_COLUMNS
 DIVIDED = tuple(column.name for column in PLACES)
 ADDED = tuple(column.name for column in ADDS)
+TIMED = tuple(column.name for column in TIMES if column.type is not None)
 OTHERS: dict[str, Type] = {"hardware": "string"}  # that are no options and do not hold integers
 
 
@@ -40,8 +41,8 @@ def type_of(name: str) -> Type:
 
 def types_of_count() -> dict[str, Type]:
     """The type of each column that a count or a sweep may have, by its name."""
-    of_result = types_of((*RESULT, *PLACES, MORE_TILES, *ADDS))
-    return {name: of_result.get(name, type_of(name)) for name in (*every_column(), *ADDED)}
+    of_result = types_of((*RESULT, *TIMES, *PLACES, MORE_TILES, *ADDS))
+    return {name: of_result.get(name, type_of(name)) for name in (*every_column(), *TIMED, *ADDED)}
 
 
 def problem_columns(cells: Row) -> list[Column[object]]:

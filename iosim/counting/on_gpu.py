@@ -27,13 +27,13 @@ def fastest_of(results: Sequence[Result]) -> Result | None:
 
 
 def in_order_of_time(results: Sequence[R]) -> list[R]:
-    """Results by their least time; of times within a hundredth of the least, by the bytes that they move. Those that do
-    not fit come last."""
-    least = min((seconds(r) for r in results if r.fits), default=0.0)
+    """Results by their least time; of times within a hundredth of the least, by the bytes that they move. Those without
+    thread blocks, which are no kernels, come later, and those that do not fit come last."""
+    least = min((seconds(r) for r in results if r.fits and r.blocks), default=0.0)
 
-    def place(r: R) -> tuple[bool, bool, float, int]:
+    def place(r: R) -> tuple[bool, bool, bool, float, int]:
         tie = seconds(r) <= NEAR * least
-        return not r.fits, r.at_least_seconds is None, 0.0 if tie else seconds(r), r.total_bytes or 0
+        return not r.fits, r.at_least_seconds is None, not r.blocks, 0.0 if tie else seconds(r), r.total_bytes or 0
 
     return sorted(results, key=place)
 

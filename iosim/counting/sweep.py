@@ -19,10 +19,11 @@ from ..core.arrays import keep_freed_memory
 from ..core.options import NUMBERS, find_option
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling, paper_tiles, rule_name
+from ..hardware import load
 from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
-from .columns import COLUMNS, DIVIDED, types_of_count
+from .columns import COLUMNS, DIVIDED, TIMED, types_of_count
 from .count import measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import RESULT, Result, more_sizes
@@ -73,6 +74,8 @@ class Question(NamedTuple):
     """The columns to show."""
     chips: Labels | None
     """The names of the presets whose M these are."""
+    timed: bool
+    """Whether the least time on these presets is asked, which decides which tiles are best."""
 
 
 class Chunks:
@@ -91,7 +94,9 @@ class Chunks:
         self.axes = {name: axis_array(values) for name, values in axes.items()}
         self.lengths = [1 if values is None else len(values) for values in plan.sizes.values()]
         self.total = prod(self.lengths)
-        self.points = [points_of_chunk(mask, runs) for mask, runs in zip(plan.masks, self.runs, strict=True)]
+        self.points = [
+            points_of_chunk(mask, runs, plan.timed) for mask, runs in zip(plan.masks, self.runs, strict=True)
+        ]
         self.ends = list(accumulate(-(-self.total // points) for points in self.points))
         self.row_ends = list(accumulate(self.total * len(runs) for runs in self.runs))
 
@@ -148,7 +153,7 @@ class Chunks:
         chips = np.array(plan.hardware)[places["M"]] if plan.hardware else None
         sizes = cast("Sizes", picked)
         problem = Attention(**sizes, dtype=dtype, acc_dtype=acc, mask=plan.masks[place], **plan.options[options])
-        return Question(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips)
+        return Question(problem, M_bytes, self.runs[place], plan.multiples[which], self.shown, chips, plan.timed)
 
     def place_of_chunk(self, at: int) -> tuple[int, int]:
         """(the index of the mask, the first grid point) of a chunk, among the points with the same types and
@@ -175,9 +180,9 @@ class Chunks:
         return min(len(self), outer * self.ends[-1] + min(self.ends[place], before + chunk))
 
 
-def points_of_chunk(mask: Mask, runs: Runs) -> int:
+def points_of_chunk(mask: Mask, runs: Runs, timed: bool = False) -> int:
     """The grid points of a chunk: fewer if each needs its own walk, so that a chunk takes seconds at most."""
-    if not all(in_arrays(mask, *one) for one in runs):
+    if timed or not all(in_arrays(mask, *one) for one in runs):
         return SLOW_POINTS
     return max(1, CHUNK_ROWS // max(1, len(runs)))
 
@@ -194,10 +199,12 @@ def rows_of(
     multiple: int,
     names: Sequence[str],
     chips: Labels | None = None,
+    timed: bool = False,
 ) -> Chunk:
     """The rows of one chunk: integers stay integers, and unknown cells stay empty. `chips` are names of presets."""
     length = len(np.atleast_1d(problem.N))
-    results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names)
+    on = chips if timed else None
+    results = run_all(problem, M_bytes, runs, multiple, length, "ratio_to_floor" in names, on)
     base = {name: getattr(problem, name) for name in names if find_option(name)}
     base |= {"mask": str(problem.mask), "M_bytes": M_bytes, "tile_multiple": multiple, "hardware": chips}
     base["M_words"] = None if M_bytes is None else M_bytes // problem.word_bytes
@@ -271,17 +278,23 @@ def with_gaps(cells: object, length: int) -> Cells:
 
 
 def run_all(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int, with_floor: bool
+    problem: Attention[Size],
+    M_bytes: Whole | None,
+    runs: Runs,
+    multiple: int,
+    length: int,
+    with_floor: bool,
+    chips: Labels | None = None,
 ) -> list[CellValues]:
     """The results of all runs, in arrays if possible, else point by point. In arrays the ratio to the floor is computed
     only `with_floor`, because under a mask the floor may take longer than the counts."""
     results: dict[tuple[Schedule, Rule], CellValues] = {}
-    together = [one for one in runs if in_arrays(problem.mask, *one)]
-    single = [one for one in runs if not in_arrays(problem.mask, *one)]
+    together = [one for one in runs if chips is None and in_arrays(problem.mask, *one)]
+    single = [one for one in runs if one not in together]
     if together:
         results |= zip(together, run_in_arrays(problem, M_bytes, together, multiple, with_floor), strict=True)
     if single:
-        results |= zip(single, run_by_point(problem, M_bytes, single, multiple, length), strict=True)
+        results |= zip(single, run_by_point(problem, M_bytes, single, multiple, length, chips), strict=True)
     return [results[one] for one in runs]
 
 
@@ -294,17 +307,23 @@ def in_arrays(mask: Mask, schedule: Schedule, rule: Rule) -> bool:
 
 
 def run_by_point(
-    problem: Attention[Size], M_bytes: Whole | None, runs: Runs, multiple: int, length: int
+    problem: Attention[Size],
+    M_bytes: Whole | None,
+    runs: Runs,
+    multiple: int,
+    length: int,
+    chips: Labels | None = None,
 ) -> list[CellValues]:
-    """The results of runs with one walk for every grid point."""
+    """The results of runs with one walk for every grid point, each on its preset if there are `chips`."""
+    presets = {} if chips is None else {str(name): load(str(name)) for name in set(chips.tolist())}
     columns: list[list[Result]] = [[] for _ in runs]
     for k, point in enumerate(problems_of(problem, length)):
         M = None if M_bytes is None else int(M_bytes[k])
         for column, (schedule, rule) in zip(columns, runs, strict=True):
-            column.append(run(schedule, rule, point, M, multiple))
+            column.append(run(schedule, rule, point, M, multiple, None if chips is None else presets[str(chips[k])]))
     out = []
     for (schedule, _), column in zip(runs, columns, strict=True):
-        names = [c for c in (*COLUMNS, *DIVIDED) if c not in ("schedule", "tiling") and hasattr(column[0], c)]
+        names = [c for c in (*COLUMNS, *TIMED, *DIVIDED) if c not in ("schedule", "tiling") and hasattr(column[0], c)]
         cells: CellValues = {n: np.array([getattr(r, n) for r in column], object) for n in names}
         cells["more_tiles"] = np.array([more_sizes(r.more_tiles) for r in column], object)
         out.append({"schedule": schedule.name, "tiling": column[0].tiling, **cells})

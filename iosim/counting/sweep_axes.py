@@ -20,7 +20,7 @@ from ..options import FLAG, SIZE, Option, flag_of
 from ..reading import Unreadable, read_toml
 from ..schedules import Schedule, find, find_all
 from ..units import dtype_bytes, parse_axis, parse_bytes, parse_count, type_name
-from .columns import COLUMNS, every_column, more_columns
+from .columns import COLUMNS, TIMED, every_column, more_columns
 from .conditions import check_registers, conditions
 from .count import check_sizes, default_schedules, rules_of
 from .given import Fields, Given
@@ -67,6 +67,11 @@ class Sweep:
     paper_model: bool = False
 
     @property
+    def timed(self) -> bool:
+        """Whether every point has a GPU, whose least time decides which tiles are best."""
+        return bool(self.hardware) and not self.paper_model
+
+    @property
     def points_of_options(self) -> int:
         """The number of grid points that have the same options and the same tile multiple."""
         return prod(len(x) for x in self.sizes.values() if x is not None) * len(self.types) * len(self.masks)
@@ -109,7 +114,7 @@ class Sweep:
         needed |= ({"dv"} if self.sizes["dv"] is not None else set()) | (
             {"hardware"} if len(self.hardware) > 1 else set()
         )
-        return (*COLUMNS, *(name for name in every_column() if name in needed))
+        return (*COLUMNS, *(TIMED if self.timed else ()), *(name for name in every_column() if name in needed))
 
 
 class Asking(NamedTuple):

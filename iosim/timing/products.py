@@ -57,6 +57,12 @@ def unit_of(chip: Hardware | None, dtype: str) -> MatrixUnit:
     return unit if rows is None else unit._replace(rows=rows)
 
 
+def instruction_rows(chip: Hardware, dtype: str) -> int:
+    """The rows of a product that one instruction of a chip takes; 1 where there is no such number."""
+    own = unit_of(chip, dtype) is not CUDA_CORES and chip.matrix_unit
+    return (UNITS[own].rows if own else None) or 1
+
+
 class SharedReads(Watcher):
     """Words that the products of one head read from shared memory, in all launches."""
 

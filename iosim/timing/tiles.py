@@ -16,6 +16,7 @@ from ..core.problem import Attention, narrowed
 from ..core.tiling import MMA, Tiling
 from ..search.best import best_tiles, footprint, kept
 from .bound import TimeBound, time_at_least
+from .products import instruction_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,10 +66,19 @@ def fastest_tiles(
 
     Tiles with all accumulators in registers come before others.
     """
-    tried = [timed(schedule, problem, tiling, chip) for tiling in candidates(schedule, problem, M_bytes, multiple)]
-    fitting = [one for one in tried if one.need.smem_bytes <= M_bytes]
-    as_kernels = [one for one in fitting if one.in_registers(chip)]
-    return next(iter(in_order(as_kernels or fitting, chip)), None)
+    rows = instruction_rows(chip, problem.dtype)
+    found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, M_bytes, multiple, rows))
+    if not found:
+        found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, M_bytes, multiple))
+    as_kernels = [one for one in found if one.in_registers(chip)]
+    return next(iter(in_order(as_kernels or found, chip)), None)
+
+
+def fitting(
+    schedule: Schedule, problem: Attention, chip: Hardware, M_bytes: int, tiles: Sequence[Tiling]
+) -> list[TimedTiles]:
+    """Those of some tiles that fit an SRAM of M, with their bounds."""
+    return [one for t in tiles if (one := timed(schedule, problem, t, chip)).need.smem_bytes <= M_bytes]
 
 
 def timed(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> TimedTiles:
@@ -78,15 +88,18 @@ def timed(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware
     return TimedTiles(tiling, bound, need, least)
 
 
-def candidates(schedule: Schedule, problem: Attention, M_bytes: int, multiple: int) -> list[Tiling]:
-    """The tiles that are compared: all pairs of SIZES up to the lengths, or for a schedule with further sizes those of
-    least traffic."""
+def candidates(
+    schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, least_rows: int = 1
+) -> list[Tiling]:
+    """The tiles that are compared: all pairs of SIZES up to the lengths, of no fewer query rows than an instruction has
+    where there are as many; or for a schedule with further sizes those of least traffic."""
     p = problem.packed
     if schedule.more_tiles:
         least = best_tiles(schedule, p, M_bytes, multiple)
         return [] if least is None else [least]
-    sides = (sizes_up_to(length, multiple) for length in (p.N, p.Nk))
-    return [Tiling(*pair) for pair in product(*sides)]
+    rows, keys = sizes_up_to(p.N, multiple), sizes_up_to(p.Nk, multiple)
+    whole = [size for size in rows if size >= least_rows]
+    return [Tiling(*pair) for pair in product(whole or rows[-1:], keys)]
 
 
 def sizes_up_to(length: int, multiple: int = 1) -> list[int]:

@@ -100,7 +100,11 @@ def tune(
     left_out = tuple(s.name for s in asked if s not in space)
     costs = {r.schedule: (seconds(r) if by_time else r.total_bytes) or inf if r.fits else inf for r in found}
     hidden = {} if schedules else dominated(costs, {r.schedule: r.options for r in found})
-    idle = () if schedules or not by_time else tuple(r.schedule for r in idle_of(found, under.chip))
+    idle = (
+        ()
+        if schedules or not by_time
+        else tuple(r.schedule for r in idle_of(found, under.chip) if r.schedule not in hidden)
+    )
     under = under if by_time else under._replace(chip=None)
     return Best(problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, idle, under=under)
 
