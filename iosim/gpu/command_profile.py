@@ -38,9 +38,10 @@ def command(
 
     KERNEL is torch-flash, torch-cudnn, torch-efficient, torch-math or torch-flex (FlexAttention); with --from-ncu it is
     any name. A schedule explains a kernel if it predicts the bytes that the kernel loads within 0.05 %. The kernel may
-    store 0.75 to 3 times the predicted bytes. A call of many kernels has a row for each pass
-    of attention (two products and the softmax), and one for all other kernels. spilled_bytes is the traffic of
-    registers that were spilled (empty where bulk stores hide it).
+    store 0.75 to 3 times the predicted bytes. A call of many kernels has a row for each pass of attention (two products
+    and the softmax), and one for all other kernels. dram_ratio is what was read from DRAM over what each launch cannot
+    but read: 1 if the L2 served all that was read again. spilled_bytes is the traffic of registers that were spilled
+    (empty where bulk stores hide it).
 
     Example: iosim profile torch-flash --N 4096 --d 128 --heads 32 --causal
     """
