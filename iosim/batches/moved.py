@@ -13,6 +13,8 @@ from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..errors import InputError
+from ..masks.between import between
+from ..masks.grouped import grouped
 from ..search.best import Pair, best_tiles
 from ..timing.blocks import first_blocks
 from .launches import Launch, problem_of
@@ -269,19 +271,41 @@ def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:
     """The problems of the blocks that may be the largest: a share of the keys, or a tile of queries with the keys that
     it sees. None under a mask other than `causal`."""
     p = one.problem
-    if one.launch.share is not None:
-        return [one.launch.share(p)]
     rows = np.minimum(one.tiling.rows_q, p.N)
+    group = batch.group if one.launch.packs else 1
+    if p.mask is not DENSE and not p.mask.is_causal:
+        return None
+    if one.launch.share is not None:
+        return [*first_shares(p, with_mask(one.launch.share(p)), group)]
     if p.mask is DENSE:
         return [narrowed(p, N=rows)]
-    if not p.mask.is_causal:
-        return None
-    group = batch.group if one.launch.packs else 1
     last = (p.N - 1) // rows * rows  # the first row of the last tile
     ends = p.Nk, p.Nk - p.N // group + (np.maximum(last, 1) - 1) // group + 1
-    whole = [np.minimum(p.Nk, -(-end // one.tiling.rows_k) * one.tiling.rows_k) for end in ends]
+    whole = [whole_tiles(one, end) for end in ends]
     plain = with_mask(p)
     return [
         narrowed(plain, N=p.N - last, Nk=whole[0]),
         narrowed(plain, N=rows, Nk=np.where(last > 0, whole[1], 1)),
     ]
+
+
+def first_shares(p: Attention[Size], part: Attention[Size], group: int) -> Iterator[Attention[Size]]:
+    """The first shares of requests, of which no later one sees more: those whose keys all queries see together, and
+    those under the rest of `causal` one by one."""
+    hidden = np.atleast_1d((p.mask is not DENSE) & (p.Nk - p.N // group < part.Nk - 1))
+    yield narrowed(part, Nk=np.where(hidden, 1, part.Nk))
+    alone = narrowed(part, Nk=part.Nk + 0 * p.Nk)
+    for k, one in enumerate(single(alone, len(hidden))):
+        if hidden[k]:
+            N, Nk = (int(np.broadcast_to(size, hidden.shape)[k]) for size in (p.N, p.Nk))
+            rest = between(-N, Nk - N // group, N // group, int(cast("int", one.Nk)))
+            mask = grouped(rest, group) if group > 1 else rest
+            assert mask is not None, "it is a strip of diagonals"
+            yield with_mask(one, mask)
+
+
+def whole_tiles(one: Counted, end: Size) -> Size:
+    """The keys before `end`, with the rest of the tile of the last one. Tiles begin anew with each block of keys."""
+    block, Bc = one.launch.schedule.keys_in_a_row(one.problem), one.tiling.rows_k
+    start = (np.maximum(end, 1) - 1) // block * block
+    return np.minimum(one.problem.Nk, start + np.minimum(block, -(-(end - start) // Bc) * Bc))

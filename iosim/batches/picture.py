@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from ..core.problem import DENSE, narrowed
+from ..core.tiling import Tiling
 from ..counting.floors import narrowest_bytes
 from ..drawing.colours import COLOURS, GREY, INK
 from ..drawing.page import document, rows_table, section
 from ..drawing.svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
+from ..masks.reach import keys_between
 from ..units import binary
 from .cascade import MERGE
 from .launches import Launch, problem_of
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..answer import Row
+    from ..core.problem import Attention
+    from ..masks.mask import BoundMask
     from .answer import Batched
 
 MOST_ITEMS, MOST_LINES = 24, 16  # requests, and blocks of one, that are drawn
@@ -172,24 +177,33 @@ def items_of(found: Batched, launch: Launch) -> Iterator[Item]:
         N = int(np.broadcast_to(problem.N, shapes.new.shape)[k])
         many = f" x {times:,}" if times > 1 else ""
         name = f"prefix of {tokens:,}" if shapes.of[k] < 0 else f"{new:,}:{tokens:,}{many}"
+        own = narrowed(cast("Attention", problem), N=N, Nk=tokens)
         if part is not None:
             each = int(np.broadcast_to(part, shapes.new.shape)[k])
-            blocks = [Block(N, start, min(each, tokens - start)) for start in range(0, tokens, each)]
+            (whole,) = row_blocks(own, Tiling(N, tiling.rows_k))
+            starts = range(0, tokens, each)
+            blocks = [within(whole, start, min(start + each, tokens), tiling.rows_k) for start in starts]
         else:
-            group = N // new
-            masked = problem.mask.is_causal
-            blocks = row_blocks(N, new, tokens, group, tiling.rows_q, tiling.rows_k, masked)
+            own_tiles = Tiling(tiling.rows_q, min(tiling.rows_k, int(launch.schedule.keys_in_a_row(own))))
+            blocks = row_blocks(own, own_tiles)
         yield Item(name, tokens, blocks)
 
 
-def row_blocks(N: int, new: int, tokens: int, group: int, Br: int, Bc: int, masked: bool) -> list[Block]:
-    """The blocks of tiles of queries: each with the key tiles up to the last key that it sees."""
-    found = []
-    for first in range(0, N, Br):
-        rows = min(Br, N - first)
-        seen = tokens - new + (first + rows - 1) // group + 1 if masked else tokens
-        found.append(Block(rows, 0, min(tokens, -(-seen // Bc) * Bc)))
-    return found
+def row_blocks(p: Attention, t: Tiling) -> list[Block]:
+    """The blocks of tiles of queries: each with the key tiles from the first key that it sees to the last."""
+    if p.mask is DENSE:
+        return [Block(min(t.rows_q, p.N - first), 0, p.Nk) for first in range(0, p.N, t.rows_q)]
+    ends = keys_between(cast("BoundMask", p.mask.bind(p, t)))
+    return [within(Block(rows, first, end - first), 0, p.Nk, t.rows_k) for rows, first, end in ends]
+
+
+def within(block: Block, start: int, end: int, Bc: int) -> Block:
+    """The part of a block that lies in the keys `start` to `end`, in whole tiles of these."""
+    first, last = max(block.first, start), min(block.first + block.keys, end)
+    if first >= last:
+        return Block(block.rows, start, 0)
+    first, last = (first - start) // Bc * Bc + start, min(end, -(-(last - start) // Bc) * Bc + start)
+    return Block(block.rows, first, last - first)
 
 
 # ---------------------------------------------------------------- the page

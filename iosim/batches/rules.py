@@ -1,6 +1,6 @@
 """What published libraries do with a batch, as launches: a way for each of counting/libraries.py. Imports NumPy.
 
-Their block tables are not counted, and where a request has several shares, no tile of keys is skipped under a mask.
+Their block tables are not counted.
 """
 
 from __future__ import annotations

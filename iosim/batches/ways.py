@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.dependent_tiles import Span
 from ..core.problem import DENSE, Tensor
 from ..core.tiling import Tiling
 from ..counting.libraries import LIBRARIES
 from ..errors import InputError, suggestion
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.cache import Cache, Keys
-from ..schedules.decode import PAGE_SIZE, SPLITS, VLLM, pages, whole_result
+from ..schedules.decode import PAGE_SIZE, SPLITS, VLLM, PagesOf, pages, whole_result
 from .cascade import SOURCE, cascade
 from .launches import Launch, part_in_pages, part_of_keys, rows
 from .rules import launches_of, without
@@ -29,37 +28,13 @@ from .shapes import in_chunks, one_by_one
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.shapes import SizeClasses, Tile
+    from ..core.shapes import Tile
     from ..core.tiling import Tiling
     from ..core.typing import Size, Words
     from .asked import Batch
     from .shapes import Whole
 
     Launches = Callable[[Batch], list[Launch]]
-
-
-class PagesOf(Span):
-    """The pages that a key tile lies in. Tiles are parts of a page, or whole pages."""
-
-    __slots__ = ("page",)
-
-    def __init__(self, length: Size, tile: Tile, page: Size):
-        self.length, self.tile, self.page = length, tile, page
-
-    @property
-    def start(self) -> Size:  # type: ignore[override]
-        return self.tile.start // self.page
-
-    @property
-    def size(self) -> Size:  # type: ignore[override]
-        return -(-self.tile.size // self.page)
-
-    @property
-    def extent(self) -> Size:
-        return -(-self.tile.extent // self.page)
-
-    def rows(self, rows: SizeClasses) -> SizeClasses:
-        return [(times, {**sizes, self: -(-sizes[self.tile] // self.page)}) for times, sizes in rows]
 
 
 def walk_key_tiles(chip: Machine, p: Attention, t: Tiling) -> None:

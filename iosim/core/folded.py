@@ -21,8 +21,8 @@ from operator import mul
 from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError
-from .arrays import smaller, sums
-from .dependent_tiles import Span, Stretch
+from .arrays import anywhere, smaller, sums
+from .dependent_tiles import Share, Span, Stretch
 from .machine import Machine
 from .shapes import Groups, Tile, same
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from .problem import Attention
     from .shapes import Shape, SizeClasses, Visits
     from .typing import Size
+
+    Cuts = tuple[tuple[Tile, Size], ...]
 
 
 def unknown(name: str) -> property:
@@ -49,13 +51,16 @@ def unknown(name: str) -> property:
 
 
 class FoldedTile(Tile):
-    """All tiles of a loop at once. `extent` is the size of the largest one; no other size is known."""
+    """All tiles of a loop at once. `extent` is the size of the largest one; no other size is known.
 
-    __slots__ = ("extent",)
+    `cuts` are the loops that cut the axis, from the outermost on, each with the positions of one of its parts.
+    """
+
+    __slots__ = ("cuts", "extent")
     extent: Size  # type: ignore[misc]
 
-    def __init__(self, length: Size, extent: Size):
-        self.length, self.extent = length, extent
+    def __init__(self, length: Size, extent: Size, size: Size, before: Cuts):
+        self.length, self.extent, self.cuts = length, extent, (*before, (self, size))
 
     index, start, size = map(unknown, ("index", "start", "size"))  # type: ignore[assignment]
 
@@ -189,7 +194,7 @@ class Folded(Machine):
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         outer = self._groups
         axis, extent = (length.length, length.extent) if isinstance(length, Tile) else (length, length)
-        tile = FoldedTile(axis, smaller(size, extent))
+        tile = FoldedTile(axis, smaller(size, extent), size, cuts_of(length))
         changed: dict[Tile, Group]
         if where is not None:
             changed = self._masked(where, tile, size)
@@ -206,9 +211,11 @@ class Folded(Machine):
         finally:
             self._groups, self._totals = outer, {}
 
-    def _masked(self, line: MaskLine, tile: Tile, size: Size) -> dict[Tile, Group]:
+    def _masked(self, line: MaskLine, tile: FoldedTile, size: Size) -> dict[Tile, Group]:
         """The groups of a loop over the active tiles of a mask line."""
         mask = line.mask
+        if line.kind == "row" and (len(tile.cuts) > 1 or not same(size, mask.rows_k)):
+            return self._cells(line, tile)
         if not same(size, mask.rows_q if line.kind == "column" else mask.rows_k):
             raise FoldingError("a loop over a line of the mask must use the mask's tile size")
         if line.tile is None:
@@ -220,6 +227,21 @@ class Folded(Machine):
         rows = [(mask.pairs(a, b), {row: q[a], column: k[b]}) for a in (False, True) for b in (False, True)]
         group = Group(occurring(rows))
         return {row: group, column: group}
+
+    def _cells(self, line: MaskLine, tile: FoldedTile) -> dict[Tile, Group]:
+        """The groups of a loop over the active parts of a row of the mask, on an axis of keys that other loops cut."""
+        mask, i, (*before, (_, size)) = line.mask, cast(Tile, line.tile), tile.cuts
+        block = before[-1][1] if before else mask.Nk
+        outer = [x for x, _ in before]
+        if self._groups[i].tiles - {i, *outer} or any(anywhere(keys % block != 0) for _, keys in before):
+            raise FoldingError("a row of the mask whose keys other loops cut in other places; run it unrolled")
+        rows: SizeClasses = []
+        for kind in mask.cells(block, size):
+            sizes = {tile: kind.keys, **{x: 1 if same(x.extent, 1) else kind.block for x in outer}}
+            heights = mask.rows_q, mask.N % mask.rows_q
+            rows += [(times, {i: height, **sizes}) for times, height in zip(kind.seen, heights, strict=True)]
+        group = Group(occurring(rows))
+        return dict.fromkeys(group.tiles, group)
 
     def _lines(self, line: MaskLine, tile: Tile, group: Group | None) -> Group:
         """The tiles of an axis whose line of the mask is not empty."""
@@ -241,6 +263,13 @@ class Unsummed(Folded):
             if isinstance(x, Span):  # to sum its sizes is to check that they are known
                 return super().total(shape, where)
         return 0
+
+
+def cuts_of(length: Size | Tile) -> Cuts:
+    """The loops that cut an axis of `length`, or the part of one that a loop goes through."""
+    if isinstance(length, Share):
+        return ((length.tile, length.each),)
+    return length.cuts if isinstance(length, FoldedTile) else ()
 
 
 def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:

@@ -5,9 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .shapes import Tile
     from .tiling import Sizes, Tiling
     from .typing import Array, Bools, Size, Values
+
+
+class Kind(Protocol):
+    """The part of `masks.cells.Kind` that the folded machine uses."""
+
+    @property
+    def block(self) -> Size: ...
+
+    @property
+    def keys(self) -> Size: ...
+
+    @property
+    def seen(self) -> tuple[Size, Size]: ...
 
 
 class MaskLine(Protocol):
@@ -74,6 +89,8 @@ class BoundMask(Protocol):
     def rows(self, ragged: bool) -> Size: ...
 
     def cols(self, ragged: bool) -> Size: ...
+
+    def cells(self, block: Size, size: Size) -> Sequence[Kind]: ...
 
 
 class Mask(BoundMask, Protocol):

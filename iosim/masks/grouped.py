@@ -74,8 +74,13 @@ class BoundGrouped(BoundMask[S], Generic[S]):
     @cached_property
     def _counts(self) -> Counts:
         rows, cols = axis(self.N, self.rows_q, "tokens"), axis(self.Nk, self.rows_k, "tokens")
+        strip, g = self.strip()
+        wide: Axis[Size] = Axis(cols.whole, g * cols.size, g * cols.rest)
+        return strip_counts(strip, rows, wide)
+
+    def strip(self) -> tuple[Strip, int]:
+        """The strip of packed rows and keys in steps of `group`."""
         g, queries = self.group, self.N // self.group  # type: ignore[operator]
         strip = strip_of(self.mask.expr, queries, self.Nk, self.shift)  # type: ignore[arg-type]  # S is a Size
         assert strip is not None
-        wide: Axis[Size] = Axis(cols.whole, g * cols.size, g * cols.rest)
-        return strip_counts(Strip(g * strip.low, g * strip.high), rows, wide)
+        return Strip(g * strip.low, g * strip.high), g

@@ -18,9 +18,9 @@ from ..core.problem import DENSE, Attention
 from ..core.tiling import S
 from ..errors import InputError
 from .atoms import Diagonals, First
-from .closed_form import Axis, Counts
+from .closed_form import Axis, Counts, Strip
 from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
-from .strips import closed_counts
+from .strips import closed_counts, strip_of
 from .text import WHERE, parse_expression
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..core.shapes import Tile
     from ..core.tiling import Tiling
     from ..core.typing import Bools, Size, Test
+    from .cells import Kind
     from .files import MaskFile
 
 MOST_TABLE_PAIRS = 2**33  # the most pairs of tokens that may be evaluated for a table
@@ -119,10 +120,12 @@ class Line(NamedTuple, Generic[S]):
     tile: Tile | None = None
 
     def active(self, tile: Tile) -> bool:
-        """Whether the tile has any visible pair in this line."""
+        """Whether the tile has any visible pair in this line. In a row it may be any part of the keys."""
         if self.tile is None:
             return bool(self.mask.table[:, tile.index].any())
-        i, j = (tile, self.tile) if self.kind == "column" else (self.tile, tile)
+        i, j, size = (tile, self.tile, 0) if self.kind == "column" else (self.tile, tile, self.mask.rows_k)
+        if size and (tile.start != tile.index * size or tile.size != min(size, self.mask.Nk - tile.start)):
+            return bool(self.mask.visible(i.start, i.size, j.start, j.size).any())
         return bool(self.mask.table[i.index, j.index])
 
     @property
@@ -238,18 +241,23 @@ class BoundMask(Generic[S]):
         counts. So the two can be compared."""
         import numpy as np
 
-        N, Nk, rows_q, rows_k = map(int, (self.N, self.Nk, self.rows_q, self.rows_k))
+        starts = np.arange(0, int(self.Nk), int(self.rows_k))
+        return np.array([np.logical_or.reduceat(keys, starts) for keys in self.keys_seen()])
+
+    def keys_seen(self) -> Iterator[Bools]:
+        """For each row tile, booleans: whether any of its queries sees a key. Every pair of tokens is evaluated."""
+        import numpy as np
+
+        N, Nk, rows_q = map(int, (self.N, self.Nk, self.rows_q))
         if N * Nk > MOST_TABLE_PAIRS:
             allowed = f"at most {MOST_TABLE_PAIRS} pairs of tokens where a mask is looked at pair by pair"
             raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file or function")
-        starts, chunk = np.arange(0, Nk, rows_k), max(1, PAIRS_AT_ONCE // Nk)
-        table = np.zeros((-(-N // rows_q), len(starts)), bool)
-        for i in range(len(table)):
-            for x in range(i * rows_q, min((i + 1) * rows_q, N), chunk):
-                rows = min(chunk, (i + 1) * rows_q - x, N - x)
-                keys = self.visible(x, rows, 0, Nk).any(axis=0)
-                table[i] |= np.logical_or.reduceat(keys, starts)
-        return table
+        chunk = max(1, PAIRS_AT_ONCE // Nk)
+        for start in range(0, N, rows_q):
+            keys, end = np.zeros(Nk, bool), min(start + rows_q, N)
+            for x in range(start, end, chunk):
+                keys |= self.visible(x, min(chunk, end - x), 0, Nk).any(axis=0)
+            yield keys
 
     def pairs(self, row_ragged: bool, column_ragged: bool) -> Size:
         """The number of active tiles. The arguments say whether their row, and their column, is ragged or whole."""
@@ -262,6 +270,26 @@ class BoundMask(Generic[S]):
     def cols(self, ragged: bool) -> Size:
         """The number of key columns, ragged or whole, that have an active tile."""
         return self._counts.cols[bool(ragged)]
+
+    def cells(self, block: Size, size: Size) -> list[Kind]:
+        """How many cells of `size` keys are active, where the keys are cut into blocks of `block` before."""
+        from .cells import Rows, kinds, stacked
+
+        strip = self.strip() if self.unit == "tokens" else None
+        sizes: tuple[Size, ...] = (self.N, self.Nk, self.rows_q, self.rows_k, block, size)
+        if strip is None and not all(isinstance(one, int) for one in sizes):
+            import numpy as np
+
+            each = zip(*(part.tolist() for part in np.broadcast_arrays(*sizes)), strict=True)
+            bound = [(_bind(self.mask, N, Nk, Br, Bc, self.skips), *cut) for N, Nk, Br, Bc, *cut in each]
+            return stacked([one.cells(*cut) for one, *cut in bound])
+        rows, expr = axis(self.N, self.rows_q, "tokens"), self.mask.expr if self.unit == "tokens" else None
+        return kinds(Rows(rows, self.Nk, strip, expr, self.keys_seen), block, size)
+
+    def strip(self) -> tuple[Strip, int] | None:
+        """The strip of diagonals that it shows, and the positions that a key has in it; None for any other mask."""
+        found = strip_of(self.mask.expr, self.N, self.Nk, self.shift)  # type: ignore[arg-type]  # S is a Size
+        return None if found is None else (found, 1)
 
     @property
     def active_tiles(self) -> Size:

@@ -114,6 +114,19 @@ def ends(mask: BoundMask, rows: int, cut: bool) -> list[tuple[int, int, int]]:
     return list(zip(heights, np.minimum(first, last).tolist(), last.tolist(), strict=True))
 
 
+def keys_between(mask: BoundMask) -> list[tuple[int, int, int]]:
+    """(rows, first key seen, key after the last one) of every row tile of the mask; (rows, 0, 0) if it sees none."""
+    if mask.unit != "tokens" or (found := mask.strip()) is None:
+        return ends(mask, mask.rows_q, cut=True)
+    (low, high), keys = found
+    seen = []
+    for x in range(0, mask.N, mask.rows_q):
+        rows = min(mask.rows_q, mask.N - x)
+        first, last = max(0, int(x + low) // keys), min(mask.Nk, int(x + rows - 1 + high) // keys + 1)
+        seen.append((rows, first, last) if first < last else (rows, 0, 0))
+    return seen
+
+
 def few_enough(tiles: int, mask: BoundMask) -> None:
     """Raise InputError for more than MOST_QUERIES query tiles, each of which has keys of its own."""
     if tiles > MOST_QUERIES:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.arrays import smaller
-from ..core.dependent_tiles import Moved, Share
+from ..core.dependent_tiles import Moved, Share, Span
 from ..core.problem import Tensor
 from ..options import COUNT, Option
 from ..oracles.attention import attention, plain_inputs, queries_keys_values
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from ..core.machine import Block, Machine
     from ..core.problem import Attention
-    from ..core.shapes import Tile
+    from ..core.shapes import SizeClasses, Tile
     from ..core.tiling import Tiling
     from ..core.typing import Arrays, Bools, Size, Words
 
     KeyTiles = Iterator[tuple[Tile, Keys]]
-    Walk = Callable[[Machine, Attention, Tiling, Size | Tile], KeyTiles]
+    Walk = Callable[[Machine, Attention, Tiling, Tile, Size | Tile], KeyTiles]
 
 
 SPLITS = Option("splits", COUNT, "Shares that the keys are cut into, for split-kv (default: 4).", 4, metavar="S")
@@ -43,33 +43,35 @@ def split_keys(chip: Machine, p: Attention, t: Tiling) -> None:
 def walk_pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Attention with queries outside. K and V lie in pages, and the block table says where each page is."""
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q = chip.load("Q", i)
-        whole_result(chip, p, i, q, page_tiles(chip, p, t, pages(p)))
+        q = chip.load("Q", i, where=p.mask.row(i))
+        whole_result(chip, p, i, q, page_tiles(chip, p, t, i, p.Nk))
 
 
 def split_pages(chip: Machine, p: Attention, t: Tiling) -> None:
     """Flash-Decoding over a cache in pages: each share consists of whole pages."""
     for c in chip.tiles(page_shares(p), 1, parallel=True):
-        partial_results(chip, p, t, c, page_tiles, Share(pages(p), share_pages(p), c), page_partial_rows(p))
+        share = Share(p.Nk, share_pages(p) * p[PAGE_SIZE], c)
+        partial_results(chip, p, t, c, page_tiles, share, page_partial_rows(p))
     merge_results(chip, p, t, page_shares(p), page_partial_rows(p))
 
 
 # ---------------------------------------------------------------- parts of these
 
 
-def key_tiles(chip: Machine, p: Attention, t: Tiling, keys: Size | Tile) -> KeyTiles:
-    """The tiles of contiguous keys, each with its K and V on chip."""
+def key_tiles(chip: Machine, p: Attention, t: Tiling, i: Tile, keys: Size | Tile) -> KeyTiles:
+    """The tiles of contiguous keys that query tile i sees, each with its K and V on chip."""
     cache = Cache(chip, p)
-    for j in chip.tiles(keys, t.rows_k):
+    for j in chip.tiles(keys, t.rows_k, where=p.mask.row(i)):
         yield j, cache.load(j)
 
 
-def page_tiles(chip: Machine, p: Attention, t: Tiling, some: Size | Tile) -> KeyTiles:
-    """The tiles of keys in pages, each with its K and V on chip. The block table has an entry for each page."""
+def page_tiles(chip: Machine, p: Attention, t: Tiling, i: Tile, keys: Size | Tile) -> KeyTiles:
+    """The tiles of keys in pages that query tile i sees, each with its K and V on chip. The block table has an entry
+    for each page."""
     cache = Cache(chip, p)
-    for b in chip.tiles(some, 1):
-        entry = chip.load("table", b)
-        for j in chip.tiles(Share(p.Nk, p[PAGE_SIZE], b), t.rows_k):
+    for b in chip.tiles(keys, p[PAGE_SIZE], where=p.mask.row(i)):
+        entry = chip.load("table", PagesOf(pages(p), b, p[PAGE_SIZE]))
+        for j in chip.tiles(b, t.rows_k, where=p.mask.row(i)):
             yield j, cache.load(rows_of_page(p, b, j, entry))
 
 
@@ -99,8 +101,8 @@ def partial_result(chip: Machine, p: Attention, i: Tile, r: Tile, q: Block, tile
 def partial_results(chip: Machine, p: Attention, t: Tiling, c: Tile, walk: Walk, share: Share, rows: Size) -> None:
     """O and LSE of all queries over the keys of share c. `rows` is the number of rows of the partial results."""
     for i in chip.tiles(p.N, t.rows_q):
-        q = chip.load("Q", i)
-        partial_result(chip, p, i, rows_of_share(p, c, i, rows), q, walk(chip, p, t, share))
+        q = chip.load("Q", i, where=p.mask.row(i))
+        partial_result(chip, p, i, rows_of_share(p, c, i, rows), q, walk(chip, p, t, i, share))
 
 
 def merge_results(chip: Machine, p: Attention, t: Tiling, parts: Size, rows: Size) -> None:
@@ -136,7 +138,31 @@ def rows_of_share(p: Attention, c: Tile, i: Tile, rows: Size) -> Moved:
 
 def rows_of_page(p: Attention, b: Tile, j: Tile, entry: Block) -> Moved:
     """Key tile j of page b, in the page that the entry of the block table names."""
-    return Moved(cache_rows(p), j, ((p[PAGE_SIZE], entry), (1, j), (-p[PAGE_SIZE], b)))
+    return Moved(cache_rows(p), j, ((p[PAGE_SIZE], entry), (1, j), (-1, b)))
+
+
+class PagesOf(Span):
+    """The pages of `page` keys that a tile of keys lies in: it is a part of a page, or whole pages."""
+
+    __slots__ = ("page",)
+
+    def __init__(self, length: Size, tile: Tile, page: Size):
+        self.length, self.tile, self.page = length, tile, page
+
+    @property
+    def start(self) -> Size:  # type: ignore[override]
+        return self.tile.start // self.page
+
+    @property
+    def size(self) -> Size:  # type: ignore[override]
+        return -(-self.tile.size // self.page)
+
+    @property
+    def extent(self) -> Size:
+        return -(-self.tile.extent // self.page)
+
+    def rows(self, rows: SizeClasses) -> SizeClasses:
+        return [(times, {**sizes, self: -(-sizes[self.tile] // self.page)}) for times, sizes in rows]
 
 
 # ---------------------------------------------------------------- sizes
@@ -198,18 +224,46 @@ def page_scale_rows(p: Attention[Size]) -> Size:
 def split_traffic(p: Attention, t: Tiling) -> Words:
     """R = S N d + 2 Nk d Tr + S N (d + 1), W = S N (d + 1) + N d, with S shares and dv = d.
 
-    Every share reads Q once, reads its keys once for each query tile, and writes N rows of O and LSE. The second kernel
-    reads these and writes O.
+    Every share reads Q once, reads the tiles of its keys that are seen once for each query tile that sees them, and
+    writes N rows of O and LSE. The second kernel reads these and writes O.
     """
-    passes, rows = -(-p.N // t.rows_q), split_count(p) * p.N
+    passes, rows, seen = -(-p.N // t.rows_q), split_count(p) * p.N, seen_parts(p, t, -(-p.Nk // p[SPLITS]), t.rows_k)
     return {
-        "Q": (rows * p.d, 0),
-        **cache_traffic(p, p.Nk * passes, split_count(p) * passes),
+        "Q": (split_count(p) * seen.queries * p.d, 0),
+        **cache_traffic(p, seen.keys, split_count(p) * passes),
         "Opart": (rows * p.dv, rows * p.dv),
         "LSEpart": (rows, rows),
         "O": (0, p.N * p.dv),
-        **extra(p),
+        **extra(p, seen),
     }
+
+
+class SeenParts(NamedTuple):
+    """The queries of tiles that see anything; the keys of the parts that each query tile sees, their number, and their
+    pairs with its queries, summed over the query tiles."""
+
+    queries: int
+    keys: int
+    parts: int
+    pairs: int
+
+
+def seen_parts(p: Attention, t: Tiling, block: int, size: int) -> SeenParts:
+    """What query tiles see of keys that are cut into blocks, and each of these into parts of `size` keys. Under a mask
+    every part is looked at."""
+    tiles, blocks = -(-p.N // t.rows_q), [min(block, p.Nk - start) for start in range(0, p.Nk, block)]
+    if p.mask.columns is None:
+        return SeenParts(p.N, p.Nk * tiles, tiles * sum(-(-keys // size) for keys in blocks), p.N * p.Nk)
+    starts = [first + more for first in range(0, p.Nk, block) for more in range(0, min(block, p.Nk - first), size)]
+    found = [0, 0, 0, 0]
+    for x in range(0, p.N, t.rows_q):
+        rows = min(t.rows_q, p.N - x)
+        seen = cast("Bools", p.mask.visible(x, rows, 0, p.Nk).any(axis=0))
+        ends = [*starts[1:], p.Nk]
+        keys = [end - start for start, end in zip(starts, ends, strict=True) if seen[start:end].any()]
+        each = rows * bool(keys), sum(keys), len(keys), rows * sum(keys)
+        found = [a + b for a, b in zip(found, each, strict=True)]
+    return SeenParts(*found)
 
 
 def split_count(p: Attention) -> int:
@@ -228,16 +282,16 @@ def split_room(p: Attention, t: Tiling) -> int:
 def pages_traffic(p: Attention, t: Tiling) -> Words:
     """R = N d + Tr (2 Nk d + ceil(Nk / page)), W = N d, with dv = d.
 
-    These are the words of flash2, and one word of the block table for each page and query tile. Of the last page only
-    the rows with keys move.
+    These are the words of flash2, and one word of the block table for each page and query tile that sees it. Of the
+    last page only the rows with keys move.
     """
-    passes = -(-p.N // t.rows_q)
+    seen = seen_parts(p, t, p[PAGE_SIZE], t.rows_k)
     return {
-        "Q": (p.N * p.d, 0),
-        "table": (-(-p.Nk // p[PAGE_SIZE]) * passes, 0),
-        **cache_traffic(p, p.Nk * passes, passes),
+        "Q": (seen.queries * p.d, 0),
+        "table": (seen_parts(p, t, p.Nk, p[PAGE_SIZE]).parts, 0),
+        **cache_traffic(p, seen.keys, -(-p.N // t.rows_q)),
         "O": (0, p.N * p.dv),
-        **extra(p),
+        **extra(p, seen),
     }
 
 
@@ -248,16 +302,17 @@ def pages_room(p: Attention, t: Tiling) -> int:
 
 
 def split_pages_traffic(p: Attention, t: Tiling) -> Words:
-    """The words of split-kv with shares of whole pages, and one table entry for each page and query tile."""
-    passes, rows = -(-p.N // t.rows_q), page_split_count(p) * p.N
+    """The words of split-kv with shares of whole pages, and one table entry for each page and query tile that sees
+    it."""
+    passes, rows, seen = -(-p.N // t.rows_q), page_split_count(p) * p.N, seen_parts(p, t, p[PAGE_SIZE], t.rows_k)
     return {
-        "Q": (rows * p.d, 0),
-        "table": (-(-p.Nk // p[PAGE_SIZE]) * passes, 0),
-        **cache_traffic(p, p.Nk * passes, page_split_count(p) * passes),
+        "Q": (page_split_count(p) * seen.queries * p.d, 0),
+        "table": (seen_parts(p, t, p.Nk, p[PAGE_SIZE]).parts, 0),
+        **cache_traffic(p, seen.keys, page_split_count(p) * passes),
         "Opart": (rows * p.dv, rows * p.dv),
         "LSEpart": (rows, rows),
         "O": (0, p.N * p.dv),
-        **extra(p),
+        **extra(p, seen),
     }
 
 
@@ -272,9 +327,9 @@ def split_pages_room(p: Attention, t: Tiling) -> int:
     return max(pages_room(p, t), min(t.rows_q, p.N) * (2 * p.dv + 3))
 
 
-def extra(p: Attention) -> Words:
-    """The words that the options `keep_p` and `lse` add: P and LSE, written once."""
-    return {**({"P": (0, p.N * p.Nk)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
+def extra(p: Attention, seen: SeenParts) -> Words:
+    """The words that the options `keep_p` and `lse` add: P where it is computed, and LSE, written once."""
+    return {**({"P": (0, seen.pairs)} if p.keep_p else {}), **({"LSE": (0, p.N)} if p.lse else {})}
 
 
 # ---------------------------------------------------------------- what `tune` may choose, the least traffic first
@@ -373,7 +428,8 @@ register(
         split_keys,
         "keys split over --splits blocks, then combined",
         FLASH_DECODING,
-        options=("lse", "keep_p", SPLITS),
+        skips=True,
+        options=("lse", "keep_p", "visit_all", SPLITS),
         keys_in_a_row=share_rows,
         dominated_by="flash2",
         formula="R = S N (d + dv + 1) + Nk (d + dv) Tr, W = S N (dv + 1) + N dv",
@@ -396,7 +452,8 @@ register(
         walk_pages,
         "Q outer, K and V in pages found through a block table",
         f"{VLLM}, PagedAttention",
-        options=("lse", "keep_p", PAGE_SIZE),
+        skips=True,
+        options=("lse", "keep_p", "visit_all", PAGE_SIZE),
         keys_in_a_row=page_rows,
         dominated_by="flash2",
         formula="R = N d + (Nk (d + dv) + pages) Tr, W = N dv",
@@ -419,7 +476,8 @@ register(
         split_pages,
         "pages of K and V split over --splits blocks",
         f"{FLASH_DECODING}, over the pages of {VLLM}; vLLM's PagedAttention V2",
-        options=("lse", "keep_p", SPLITS, PAGE_SIZE),
+        skips=True,
+        options=("lse", "keep_p", "visit_all", SPLITS, PAGE_SIZE),
         keys_in_a_row=page_rows,
         dominated_by="flash2",
         formula="R = Sp N (d + dv + 1) + (Nk (d + dv) + pages) Tr, W = Sp N (dv + 1) + N dv",

@@ -23,10 +23,16 @@ FIELDS = {"d": 16, "heads": 4, "kv_heads": 2, "mask": "causal", "dtype": "fp32",
 def problem_of(way, new, tokens):
     """The problem of a request, as a way runs it."""
     p = Attention(new, 16, tokens, heads=4, kv_heads=2, mask=parse_mask("causal"), dtype="fp32", splits=3)
+    if way in APART:
+        return narrowed(p, heads=2, page_size=8)
     return p if way == "repeat" else narrowed(p, N=2 * new, heads=2, mask=DENSE)
 
 
-CASES = {"repeat": ("flash2", REQUESTS), "split": ("split-kv", REQUESTS), "pack": ("flash2", REQUESTS[:2])}
+CASES = {
+    "repeat": ("flash2", REQUESTS), "pack": ("flash2", REQUESTS[:2]), "split": ("split-kv", REQUESTS),
+    "paged": ("paged", REQUESTS), "paged-split": ("paged-split-kv", REQUESTS),
+}  # fmt: skip
+APART = {"split", "paged", "paged-split"}  # under the mask, with heads that share nothing
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +55,17 @@ def test_words_are_those_that_generated_kernels_count(way, compiled):
     total = {}
     for number, program in numbered[way]:
         inputs = {name: rng.normal(size=program.arrays[name].full_shape) for name in "QKV"}
+        if "table" in program.arrays:
+            pages = program.arrays["table"].full_shape
+            inputs["table"] = np.broadcast_to(np.arange(pages[-1]), pages)
         _, counted, pointers = on_cpu.run(library, number, program, inputs, False)
         assert counted == pointers
         for name, (reads, writes) in counted.items():
             before = total.get(name, (0, 0))
             total[name] = before[0] + reads, before[1] + writes
     text = ", ".join(f"{new}:{tokens}" for new, tokens in CASES[way][1])
-    found = iosim.batch(text, **FIELDS, splits=3)[way].tensors
+    fields = {**FIELDS, "heads": 2, "page_size": 8} if way in APART else FIELDS
+    found = iosim.batch(text, **fields, splits=3)[way].tensors
     assert {name: (words["reads"], words["writes"]) for name, words in found.items()} == total
 
 

@@ -36,6 +36,19 @@ def test_blocks_are_those_that_are_counted(way):
         assert max(first + keys for first, keys in starts) == item.keys
 
 
+@pytest.mark.parametrize("way", ["repeat", "pack", "paged"])
+@pytest.mark.parametrize("mask", ["causal&window:6", "window:3", "causal&(window:2|sink:3)"])
+def test_blocks_under_a_window_are_those_that_are_counted(way, mask):
+    """With a sink the keys between are drawn as well."""
+    if "|" in mask and way != "repeat":
+        return
+    found = iosim.batch("3:40, 9:9", **{**SMALL, "mask": mask, "tiles": "6x4"}, ways=way)
+    items = BatchPicture(found).items
+    kept = sum((4 if way == "repeat" else 2) * sum(b.keys for b in item.blocks) for item in items)
+    assert 8 * kept >= found[way].tensors["K"]["reads"]
+    assert 8 * kept == found[way].tensors["K"]["reads"] or "sink" in mask
+
+
 def test_a_cascade_has_its_prefixes():
     drawn = BatchPicture(iosim.batch(PREFIXES, **SMALL, ways="cascade"))
     assert [(item.name, item.keys) for item in drawn.items] == [

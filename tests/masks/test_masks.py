@@ -10,6 +10,7 @@ import pytest
 from random_masks import random_atom
 
 from iosim.core.problem import DENSE
+from iosim.core.shapes import Tile
 from iosim.errors import InputError
 from iosim.masks import files as masks_files
 from iosim.masks.closed_form import floor_sum
@@ -374,7 +375,7 @@ def test_lines_and_densities():
     assert formula_density(bound) == ("(T+1)/(2T)", 5 / 8) and bound.active_tiles == 10
     assert formula_density(bind("window:1b", 8, 8, 2, 2))[1] == 3 / 4
     assert formula_density(bind("window:1", 8, 8, 2, 2)) is None
-    first, last = SimpleNamespace(index=0), SimpleNamespace(index=3)
+    first, last = Tile(8, 2, 0, 0), Tile(8, 2, 6, 3)
     assert bound.column(first).active(last) and not bound.row(first).active(last)
     assert bound.columns.active(last) and bound.columns.any and bound.row(first).any
     hidden = bind("causal:b", 8, 8, 2, 2, skips=False)

@@ -1,5 +1,6 @@
 """split-kv and paged, and query heads that share a KV head: by hand, on arrays, and with planted mistakes."""
 
+import random
 import re
 import shlex
 
@@ -8,10 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA
+from random_masks import random_mask
 from verdicts import seen_by, wrong
 
 from iosim import (
     Attention,
+    Flops,
+    Folded,
+    Machine,
     Numeric,
     Tiling,
     Traffic,
@@ -63,6 +68,53 @@ def test_split_keys_three_ways(N, Nk, d, dv, splits, rows_q, rows_k, mask, seed)
     assert not np.isnan(machine.array("Opart")).any() and not np.isnan(machine.array("O")).any()
 
 
+@pytest.mark.parametrize("problems", [300, pytest.param(6000, marks=pytest.mark.long)])
+def test_shares_and_pages_skip_what_no_row_of_a_tile_sees(problems):
+    """Keys, entries of the block table and scores by looking at every pair, for tiles that begin anew in each page."""
+    rng = random.Random(61)
+    for _ in range(problems):
+        N, Nk, page, splits = rng.randint(1, 20), rng.randint(1, 40), rng.randint(1, 14), rng.randint(1, 9)
+        rows_q, rows_k, schedule = rng.randint(1, 12), rng.randint(1, 16), rng.choice([SPLIT, PAGED, BOTH])
+        p = Attention(N, 1, Nk=Nk, page_size=page, splits=splits, mask=parse_mask(random_mask(rng)))
+        block = -(-Nk // splits) if schedule is SPLIT else page
+        visible = seen_by(p, Tiling(N, Nk))
+        seen = (np.ones((N, Nk), bool) if visible is None else visible).tolist()
+        keys = entries = queries = pairs = 0
+        for x in range(0, N, rows_q):
+            any_of = [any(row[y] for row in seen[x : x + rows_q]) for y in range(Nk)]
+            rows, here = min(rows_q, N - x), 0
+            for first in range(0, Nk, block):
+                entries += any(any_of[first : first + block])
+                for y in range(first, min(first + block, Nk), rows_k):
+                    end = min(y + rows_k, first + block, Nk)
+                    here += (end - y) * any(any_of[y:end])
+            keys, queries, pairs = keys + here, queries + rows * any(any_of), pairs + rows * here
+        watcher, flops = Traffic(), Flops()
+        Folded(p, watcher, flops).run(schedule, Tiling(rows_q, rows_k))
+        parts = {SPLIT: decode.shares(p), PAGED: 1, BOTH: decode.page_shares(p)}[schedule]
+        assert watcher.reads["K"] == watcher.reads["V"] == keys, (schedule, p, rows_q, rows_k)
+        assert watcher.reads["Q"] == parts * queries and flops.total == 4 * pairs
+        assert schedule is SPLIT or watcher.reads["table"] == entries
+
+
+def test_arrays_skip_like_numbers():
+    rng = np.random.default_rng(6)
+    N, Nk, splits, rows = (rng.integers(1, most, 60) for most in (40, 60, 9, 20))
+    for mask in ("causal", "causal&window:7", "causal&(window:3|sink:2)"):
+        for schedule in (SPLIT, PAGED, BOTH):
+            many = Traffic()
+            Folded(Attention(N, 2, Nk=Nk, splits=splits, page_size=6, mask=parse_mask(mask)), many).run(
+                schedule, Tiling(rows, 4)
+            )
+            for k in range(60):
+                one = Traffic()
+                p = Attention(int(N[k]), 2, Nk=int(Nk[k]), splits=int(splits[k]), page_size=6, mask=parse_mask(mask))
+                Machine(p, one).run(schedule, Tiling(int(rows[k]), 4))
+                assert {
+                    n: tuple(int(np.broadcast_to(x, 60)[k]) for x in moved) for n, moved in many.tensors.items()
+                } == (one.tensors)
+
+
 def test_a_share_that_sees_nothing_adds_nothing():
     """With a window of width 0 every query sees one key. So its other partial results are 0 with LSE = -inf."""
     p, t = Attention(8, 2, splits=4, mask=parse_mask("window:0")), Tiling(8, 8)
@@ -98,7 +150,7 @@ def test_pages_three_ways(N, Nk, d, dv, page_size, rows_q, rows_k, mask, seed):
     """The pages lie in random order, and rows without a key are NaN."""
     p = Attention(N, d, Nk=Nk, dv=dv, page_size=page_size, mask=parse_mask(mask))
     machine, hbm, traffic = three_ways(PAGED, p, Tiling(rows_q, rows_k), seed)
-    assert traffic.reads["table"] == -(-Nk // page_size) * -(-N // rows_q)
+    assert mask != "dense" or traffic.reads["table"] == -(-Nk // page_size) * -(-N // rows_q)
     assert np.isnan(hbm["K"]).sum() == (decode.cache_rows(p) - Nk) * d and not np.isnan(machine.array("O")).any()
 
 

@@ -119,11 +119,13 @@ MISTAKES = [  # (schedule, the function, what it says, what it shall say, the st
     ("split-kv", None, "(m, l, o), merge", '(m, l, chip.compute("O", (i, p.dv), zeros)), merge', {}, {"output"}),
     ("split-kv", None, "key_tiles, Share(p.Nk, share_rows(p), c)", "key_tiles, p.Nk", {}, {"formula"}),
     ("split-kv", None, "part, lse =", "r = Moved(partial_rows(p), i, ((1, i),)); part, lse =", {}, {"output"}),
-    ("paged-split-kv", None, "page_tiles, Share(pages(p), share_pages(p), c)", "page_tiles, pages(p)", {}, {"formula"}),
+    ("split-kv", "key_tiles", "t.rows_k, where=p.mask.row(i)", "t.rows_k", {}, {"formula"}),
+    ("paged-split-kv", None, "page_tiles, share, page", "page_tiles, p.Nk, page", {}, {"formula"}),
     *((name, "page_tiles", *change, {}, caught) for name in ("paged", "paged-split-kv") for *change, caught in (
         ("cache.load(rows_of_page(p, b, j, entry))", "cache.load(Moved(cache_rows(p), j, ((1, j),)))", {"output"}),
-        (ROWS, f'chip.load("table", b); {ROWS}', {"formula", "footprint"}),
-        ("Share(p.Nk, p[PAGE", "Share(cache_rows(p), p[PAGE", {"output", "formula"}),
+        (ROWS, f'chip.load("table", PagesOf(pages(p), b, p[PAGE_SIZE])); {ROWS}', {"formula", "footprint"}),
+        ("p[PAGE_SIZE], where=p.mask.row(i)", "p[PAGE_SIZE]", {"formula"}),
+        ("t.rows_k, where=p.mask.row(i)", "t.rows_k", {"formula"}),
         (ROWS, f"cache.load(j); {ROWS}", {"error"}),  # a tile of keys indexes no cache in pages
     )),
 ]  # fmt: skip

@@ -17,6 +17,7 @@ from ...errors import ScheduleError
 from ...masks.dropout import DropoutPart
 from ...masks.mask import Part
 from ...masks.reach import Seen
+from ...schedules.decode import PagesOf
 from ...steps.passes_and_linear import Number
 from .mask_tables import Tables
 from .record import Body, LoopNode, SymbolicTile, statements
@@ -49,6 +50,8 @@ class Expressions:
             return "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
         if isinstance(tile, Stretch):
             return str(tile.start)
+        if isinstance(tile, PagesOf):
+            return f"({self.start(tile.tile)} / {tile.page})"
         if isinstance(tile, Seen):
             return self.needed(tile, first=True) if tile.cut else "0"
         return f"{letter(tile)}0"
@@ -67,6 +70,8 @@ class Expressions:
             return self.needed(x, first=False)
         if isinstance(x, Stretch):
             return str(x.size)
+        if isinstance(x, PagesOf):
+            return f"(({self.size(x.tile)} + {int(x.page) - 1}) / {x.page})"
         return f"n{letter(x)}" if isinstance(x, Tile) else str(x)
 
     def turns(self, tile: SymbolicTile) -> str:
@@ -158,6 +163,11 @@ class Expressions:
             name, rows = ("any_q", mask.rows_q) if line.kind == "row" else ("any_k", mask.rows_k)
             return f"bit({self.table(name)}, {self.index(line.tile, rows)})"
         i, j = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
+        if line.kind == "row" and isinstance(j, SymbolicTile) and (j.parent is not None or j.step != mask.rows_k):
+            assert self.tables is not None
+            name, columns, unit = self.tables.cells(*cuts_of(j))
+            self.used_tables[name] = None
+            return f"bit({name}, {self.index(i, mask.rows_q)} * {columns} + {letter(j)}0 / {unit})"
         return f"bit({self.table('active')}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
 
     def index(self, tile: Tile | None, rows: Size) -> str:
@@ -166,6 +176,15 @@ class Expressions:
         if not isinstance(tile, SymbolicTile) or tile.step != rows or tile.parent is not None:
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
+
+
+def cuts_of(tile: SymbolicTile) -> tuple[int, int]:
+    """(the keys of the blocks that an axis was cut into before a loop, those of a tile of the loop)."""
+    parent = tile.parent
+    block = (
+        parent.each if isinstance(parent, Share) else parent.step if isinstance(parent, SymbolicTile) else tile.length
+    )
+    return int(block), tile.step
 
 
 def last_size(tile: SymbolicTile) -> int:

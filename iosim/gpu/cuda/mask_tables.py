@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -81,9 +81,10 @@ class Tables:
     """The tables that the kernels of one program need, by name. Each is made when it is first used.
 
     Tables of bits: `active` (tiles that are not empty) and `whole` (tiles in which nothing is hidden), Tr x Tc; `any_q`
-    and `any_k`, the row tiles and key tiles with any active tile; `file0` and so on, the files of the mask. Tables of
-    numbers: `first64` and `count64`, for each tile of 64 rows the first of the keys that it needs (masks/reach.py), and
-    their number, `reach64` if they begin at the first key of all; `document0` and so on, the document of each token.
+    and `any_k`, the row tiles and key tiles with any active tile; `active96_32`, the active tiles of 32 keys that begin
+    anew with each 96, as with a share; `file0` and so on, the files of the mask. Tables of numbers: `first64` and
+    `count64`, for each tile of 64 rows the first of the keys that it needs (masks/reach.py), and their number,
+    `reach64` if they begin at the first key of all; `document0` and so on, the document of each token.
     """
 
     def __init__(self, mask: AnyMask):
@@ -107,6 +108,19 @@ class Tables:
             found = [(start, end - start) for _, start, end in ends(self.mask, rows, seen.cut)]
             self.words[name] = np.array([pair[not first] for pair in found], np.uint32)
         return name
+
+    def cells(self, block: int, size: int) -> tuple[str, int, int]:
+        """(name, columns, keys of a column) of the table of the active tiles of `size` keys that begin anew in each
+        `block`: a tile's bit is in the column where it starts."""
+        m, unit = self.mask, gcd(block, size)
+        name, columns = f"active{block}_{size}", -(-m.Nk // unit)
+        if name not in self.words:
+            blocks = (range(first, min(first + block, m.Nk), size) for first in range(0, m.Nk, block))
+            starts, table = np.concatenate([*blocks]), np.zeros((m.Tr, columns), bool)
+            for i, seen in enumerate(m.keys_seen()):
+                table[i, starts // unit] = np.logical_or.reduceat(seen, starts)
+            self.words[name] = bits(table)
+        return name, columns, unit
 
     def is_constant(self, name: str) -> bool:
         """Whether a table is small enough for the source; else it is an argument of the kernels."""
