@@ -78,12 +78,12 @@ def count(
 
 
 def count_published(found: Report, M_bytes: int, names: Collection[str], chip: Hardware) -> Iterator[Published]:
-    """The counts of published tiles that fit and are not among the results."""
+    """The counts of published tiles that fit, each once."""
 
     def clipped(r: Result, p: Attention) -> tuple[str, str, int, int]:
         return r.schedule, p.gqa, min(r.Br or p.N, p.packed.N), min(r.Bc or p.Nk, p.Nk)
 
-    seen = {clipped(r, found.problem) for r in found.results if r.total is not None}
+    seen = set[tuple[str, str, int, int]]()
     for tiles in tiles_of_gpus(names, found.problem, M_bytes, chip.sms):
         p = tiles.as_run(found.problem)
         result = run(SCHEDULES[tiles.schedule], tiles.tiles, p, M_bytes, chip=chip)
