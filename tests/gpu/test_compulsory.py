@@ -55,6 +55,17 @@ def test_words_one_by_one(name, mask):
     assert compulsory_bytes(schedule, p, Tiling(4, 7)) == words.bytes()
 
 
+def test_a_tile_that_no_query_sees_is_not_loaded():
+    """Causal, with more queries than keys: the first 18 queries see no key."""
+    p = Attention(29, 6, Nk=11, mask=parse_mask("causal"))
+    for name in ("flash1", "flash2"):
+        words = WordByWord()
+        Machine(p, words).run(find(name), Tiling(9, 4))
+        assert compulsory_bytes(find(name), p, Tiling(9, 4)) == words.bytes()
+    rows = 29 - 18
+    assert compulsory_bytes(find("flash2"), p, Tiling(9, 4)) == [2 * 6 * (rows + 2 * 11)]
+
+
 def test_inputs_once_and_what_the_host_has_filled():
     p = Attention(256, 64, heads=8, kv_heads=2, acc_dtype="fp32")
     inputs = 2 * 64 * 256 * (8 + 2 + 2)
@@ -64,6 +75,19 @@ def test_inputs_once_and_what_the_host_has_filled():
     S = 2 * 8 * 256 * 256
     Q, K, V = 2 * 64 * 256 * 8, 2 * 64 * 256 * 2, 2 * 64 * 256 * 2
     assert compulsory_bytes(find("standard-tiled"), p, Tiling(64, 32)) == [Q + K, S, S + V]
+
+
+def doubled(chip, p, t):
+    """O = Q, then O = O in smaller tiles: what a block has stored is in the L2 when it loads it."""
+    for i in chip.tiles(p.N, t.rows_q, parallel=True):
+        chip.store(chip.load("Q", i), "O", i)
+        for k in chip.tiles(i, t.rows_k):
+            chip.store(chip.load("O", k), "O", k)
+
+
+def test_what_a_launch_has_stored_is_not_compulsory():
+    p = Attention(64, 8, heads=3)
+    assert compulsory_bytes(doubled, p, Tiling(16, 4)) == [2 * 3 * 64 * 8]
 
 
 @pytest.mark.parametrize("name", ["standard-tiled", "flash1", "flash2", "split-kv"])
