@@ -225,8 +225,11 @@ def own_option(name: str, text: str, heading: str = OWN) -> Decorator:
     row = option_of(name)
     if row.kind is FLAG:
         return flag_option(row.flag, text, heading)
-    default = None if heading == OF_WHAT or row.default is None else str(row.default)
-    return text_option(row.flag, text, default, row.name, metavar=row.metavar, heading=heading, kind=row.kind)
+    of_what = heading == OF_WHAT
+    default = None if of_what or row.default is None else str(row.default)
+    also = () if of_what else row.also
+    settings = Settings(metavar=row.metavar, heading=heading, kind=row.kind, also=also)
+    return text_option(row.flag, text, default, row.name, **settings)
 
 
 def gathered(**makers: Function) -> Decorator:

@@ -8,27 +8,24 @@ from ..commands.answer import Output, answer_all, emit, say
 from ..commands.command import D, N, Need, named_command
 from ..commands.open_page import check_opened, open_option, open_page
 from ..commands.options import (
-    PASS,
     PLACES,
     csv_option,
     file_option,
-    flag_option,
     gathered,
     gqa_option,
     json_option,
     memory_options,
     multiple_option,
     options,
+    own_option,
     problem_asked,
     problem_options,
     repeated_option,
-    text_option,
 )
 from ..counting.given import Asked, Fields
 from ..errors import InputError
 from ..files import form_of
-from ..options import CHOICE, COUNT, MEMORY, SIZE, Kind
-from ..units import parse_rate
+from ..options import CHOICE, MEMORY, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,30 +63,11 @@ def read_schemes(value: str | int, option: str) -> object:
     return find_schemes(str(value))
 
 
-def read_nodes(value: str | int, option: str) -> object:
-    from .answer import machines_of
-
-    return machines_of(None, str(value))
-
-
-RATE, SCHEMES, NODES = Kind(parse_rate), Kind(read_schemes, listed=True), Kind(read_nodes)
+SCHEMES = Kind(read_schemes, listed=True)
 link_options = options(
-    text_option(
-        "--ranks",
-        "GPUs among which the tokens are divided.",
-        metavar="COUNT",
-        kind=COUNT,
-        also=("gpus", "world-size", "world", "devices", "cp", "cp-size", "context-parallel-size", "num-gpus", "ngpus"),
-    ),
-    text_option("--nodes", "Nodes x GPUs of a node, as 4x8: the network is between nodes.", metavar="AxB", kind=NODES),
-    text_option(
-        "--pass",
-        "forward, backward, or step: both in one run, which keeps what it can.",
-        "forward",
-        "passes",
-        metavar="WHAT",
-        kind=PASS,
-    ),
+    own_option("ranks", "GPUs among which the tokens are divided."),
+    own_option("nodes", "Nodes x GPUs of a node, as 4x8: the network is between nodes."),
+    own_option("passes", "forward, backward, or step: both in one run, which keeps what it can."),
     repeated_option(
         "--schedule",
         "schedules",
@@ -99,27 +77,18 @@ link_options = options(
         kind=SCHEMES,
         also=("scheme", "algorithm", "method", "cp-comm-type"),
     ),
-    text_option(
-        "--link",
+    own_option(
+        "link",
         "Bytes a second that a GPU receives from its node, one direction, as 450GB (decimal; default: the preset's).",
-        metavar="RATE",
-        heading=MEMORY,
-        kind=RATE,
-        also=("link-bandwidth", "nvlink", "bandwidth"),
+        MEMORY,
     ),
-    text_option(
-        "--network",
+    own_option(
+        "network",
         "Bytes a second that a GPU receives from other nodes, one direction (default: the preset's).",
-        metavar="RATE",
-        heading=MEMORY,
-        kind=RATE,
-        also=("network-bandwidth", "inter-node-bandwidth"),
+        MEMORY,
     ),
-    text_option(
-        "--memory", "Memory of a GPU, as 80GB (default: the preset's).", metavar="SIZE", heading=MEMORY, kind=SIZE,
-        also=("hbm", "device-memory", "gpu-memory"),
-    ),
-)  # fmt: skip
+    own_option("memory", "Memory of a GPU, as 80GB (default: the preset's).", MEMORY),
+)
 
 
 @named_command(
@@ -135,7 +104,7 @@ link_options = options(
 @memory_options
 @multiple_option
 @gqa_option
-@flag_option("--detail", "Also show the words between each pair of GPUs; with --csv a row for each pair.")
+@own_option("detail", "Also show the words between each pair of GPUs; with --csv a row for each pair.")
 @json_option
 @csv_option
 @file_option("Write to a file; its ending decides the form: .json, .csv, or a page as .html; - is stdout.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Never
 
 from ..answer import Column, Columns, Rows
-from ..options import COUNT, FLAG, SIZE, TEXT, Kind, Option, one_of
+from ..options import COUNT, FLAG, SIZE, Kind, Option, one_of
 from ..points import Point, Question
+from ..units import parse_rate
 
 
 def rows(p: Point) -> Rows:
@@ -22,20 +23,23 @@ def columns() -> Columns[Never]:
     return (Column("schedules", "string"), *OF_GPUS, *RESULT, *OF_PAIR)
 
 
-PASSES = Kind(one_of("forward", "backward", "step"))
-QUESTION = Question(
-    rows,
-    columns,
-    own=(
-        Option("ranks", COUNT, "GPUs.", metavar="COUNT"),
-        Option("nodes", TEXT, "nodes x GPUs of a node, as 4x8.", metavar="AxB"),
-        Option("passes", PASSES, "forward (default), backward or step.", metavar="WHAT", word="pass"),
-        Option("link", TEXT, "bytes a second from the GPUs of a node.", metavar="RATE"),
-        Option("network", TEXT, "bytes a second from other nodes.", metavar="RATE"),
-        Option("memory", SIZE, "memory of a GPU.", metavar="SIZE"),
-        Option("detail", FLAG, "a row for each pair of GPUs.", False),
-    ),
-    decides=("detail",),
-    finds_tiles=True,
-    names_schedules=True,
-)
+def read_nodes(value: str | int, option: str) -> object:
+    from .answer import machines_of
+
+    return machines_of(None, str(value))
+
+
+PASSES, NODES, RATE = Kind(one_of("forward", "backward", "step")), Kind(read_nodes), Kind(parse_rate)
+GPUS = ("gpus", "world-size", "world", "devices", "cp", "cp-size", "context-parallel-size", "num-gpus", "ngpus")
+OWN = (
+    Option("ranks", COUNT, "GPUs.", metavar="COUNT", also=GPUS),
+    Option("nodes", NODES, "nodes x GPUs of a node, as 4x8.", metavar="AxB"),
+    Option("passes", PASSES, "forward (default), backward or step.", "forward", metavar="WHAT", word="pass"),
+    Option("link", RATE, "bytes a second from the GPUs of a node.", metavar="RATE",
+           also=("link-bandwidth", "nvlink", "bandwidth")),
+    Option("network", RATE, "bytes a second from other nodes.", metavar="RATE",
+           also=("network-bandwidth", "inter-node-bandwidth")),
+    Option("memory", SIZE, "memory of a GPU.", metavar="SIZE", also=("hbm", "device-memory", "gpu-memory")),
+    Option("detail", FLAG, "a row for each pair of GPUs.", False),
+)  # fmt: skip
+QUESTION = Question(rows, columns, OWN, decides=("detail",), finds_tiles=True, names_schedules=True)
