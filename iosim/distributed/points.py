@@ -23,13 +23,21 @@ def columns() -> Columns[Never]:
     return (Column("schedules", "string"), *OF_GPUS, *RESULT, *OF_PAIR)
 
 
-def read_nodes(value: str | int, option: str) -> object:
+def read_nodes(value: str | int, option: str) -> str | int:
+    """The value itself, if it says how GPUs stand."""
     from .answer import machines_of
 
-    return machines_of(None, str(value))
+    machines_of(None, str(value))
+    return value
 
 
-PASSES, NODES, RATE = Kind(one_of("forward", "backward", "step")), Kind(read_nodes), Kind(parse_rate)
+def read_rate(value: str | int, option: str) -> str | int:
+    """The value itself, if it is a rate."""
+    parse_rate(value, option)
+    return value
+
+
+PASSES, NODES, RATE = Kind(one_of("forward", "backward", "step")), Kind(read_nodes), Kind(read_rate)
 GPUS = ("gpus", "world-size", "world", "devices", "cp", "cp-size", "context-parallel-size", "num-gpus", "ngpus")
 OWN = (
     Option("ranks", COUNT, "GPUs.", metavar="COUNT", also=GPUS),
