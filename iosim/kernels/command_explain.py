@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -25,7 +25,7 @@ from ..errors import CheckError, InputError
 from ..options import flag_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from ..commands.answer import Part
     from ..core.problem import Attention
@@ -68,6 +68,7 @@ class Asked(NamedTuple):
     no_resources: bool
     check: str | None
     fail_outside: bool
+    fail_unfit: bool
     timeout: str
 
 
@@ -130,6 +131,7 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
     metavar="FILE.json",
 )
 @flag_option("--fail-outside", "Exit code 1 if a word lies outside of its tensor.")
+@flag_option("--fail-unfit", "Exit code 1 if a launch does not fit; with --tune, if no configuration does.")
 @problem_options
 @outputs
 @gathered(launch=Launch, asked=Asked)
@@ -158,7 +160,7 @@ def command(
     from .explain import Question, aimed
     from .kept import read_kept
     from .launches import ranking
-    from .sentence import of_all
+    from .sentence import first_line
     from .walk.log import Log
 
     problem, roles = meaning(asked.computes, given)
@@ -172,7 +174,7 @@ def command(
     )
     own = launch.texts
     with under_way(erases=script is None) as tell:
-        launches, found = explained(script, own, question, tell)
+        launches, found = explained(script, own, replace(question, tell=tell))
     answers = found.found
     missing = sorted(found.stand_ins)
     lent = [f"not installed, so stand-ins took their place: {', '.join(missing)}"] if missing else []
@@ -182,8 +184,8 @@ def command(
     parts: list[Part] = [part_of(answer) for answer in answers]
     ranked = asked.tune and launches == 1 and len(answers) > 1
     above: Pieces = []
-    if len(answers) > 1:
-        above = [ranking(answers) if ranked else of_all(answers), ""]
+    if first := first_line(answers, found.refused, ranked):
+        above = [first, ranking(answers), ""] if ranked else [first, ""]
     answer_all(parts, output, above=above, more=refusals(found))
     check(answers, asked, kept)
     if found.refused:
@@ -208,9 +210,7 @@ def refusals(found: Answers) -> dict[str, object]:
     return {key: value for key, value in both.items() if value}
 
 
-def explained(
-    script: str | None, own: LaunchTexts, question: Question, tell: Callable[[str], None]
-) -> tuple[int, Answers]:
+def explained(script: str | None, own: LaunchTexts, question: Question) -> tuple[int, Answers]:
     """(the number of launches in FILE, the answers). A script counts as none."""
     from .launches import Answers, launch_answers, script_answers
     from .read.launch_texts import launches_of_file
@@ -218,7 +218,7 @@ def explained(
     if script is not None:
         if own.file or own.grid is not None or own.arg or own.const:
             raise InputError("--script", "a launch beside it", "--script alone, with --kernel, --tune and --target")
-        tell(f"explaining the launches of {script}")
+        question.tell(f"explaining the launches of {script}")
         return 0, script_answers(script, own.kernel, question)
     if not own.file:
         raise InputError("FILE", "nothing", "a Python file with kernels, a TOML file with launches, or --script")
@@ -226,8 +226,7 @@ def explained(
     if question.log is not None and len(launches) > 1:
         raise InputError("--trace", f"{len(launches)} launches", "one launch")
     answers = Answers()
-    for number, launch in enumerate(launches, 1):
-        tell(f"explaining launch {number} of {len(launches)}")
+    for launch in launches:
         answers.add(launch_answers(launch, question))
     return len(launches), answers
 
@@ -243,8 +242,24 @@ def check(answers: list[Explained], asked: Asked, kept: Mapping[str, Tensors] | 
         rows = [(answer.kernel, name, row) for answer in answers for name, row in answer.tensors.items()]
         outside = [f"{kernel}: {name}" for kernel, name, row in rows if row.get("outside_words")]
         failed += [f"--fail-outside: words outside of {', '.join(outside)}"] if outside else []
+    if asked.fail_unfit:
+        failed += unfit(answers)
     if failed:
         raise CheckError("\n".join(failed))
+
+
+def unfit(answers: list[Explained]) -> Iterator[str]:
+    """A line on each kernel that does not fit at a place, with none of its configurations that were asked."""
+    fits: dict[tuple[str, str | None], bool] = {}
+    for answer in answers:
+        if answer.fits is None:
+            raise InputError(
+                "--fail-unfit", "no shared memory of a program", "an answer with resources, on a GPU of NVIDIA"
+            )
+        fits[answer.kernel, answer.place] = answer.fits or fits.get((answer.kernel, answer.place), False)
+    for (kernel, where), fit in fits.items():
+        if not fit:
+            yield f"--fail-unfit: {kernel}{f' ({where})' if where else ''} does not fit"
 
 
 def part_of(answer: Explained) -> Part:

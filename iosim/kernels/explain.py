@@ -12,14 +12,16 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from ..answer import Answer, Column, Pieces, Row, Table, type_of
+from ..answer import Answer, Column, Pieces, Row, Table, numbered, type_of
 from ..errors import InputError
 from ..hardware import Hardware, load
 from ..occupancy import blocks_on
+from ..units import binary, format_bytes
 from .notes import outside, split_loads, unplaced
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
-from .read.kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch
+from .read.kernel import Configuration, Kernel, KernelLaunch
+from .sentence import sentence
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .nearest import Nearest
     from .walk.log import Log
 
+FLOOR = ("words", "form", "M_words")
 USUAL = "sm_90"  # the target where neither a target nor a GPU is named
 COMMON = ("v100", "t4", "a100-80gb", "a10", "l4", "h100", "b200", "rtx-5090", "mi300x")  # a preset for each target
 WARPS_ALLOWED = (1, 2, 4, 8, 16, 32)  # a program has at most 1024 threads
@@ -123,7 +126,7 @@ class Explained(Answer):
         return self.warnings
 
     def to_dict(self) -> Row:
-        r = self.resources
+        r, floor = self.resources, self.floor
         return {
             "answer": [self.sentence],
             "kernel": self.kernel,
@@ -151,7 +154,7 @@ class Explained(Answer):
             "fits": self.fits,
             "blocks_per_sm": self.blocks_per_sm,
             "hardware": self.hardware.name if self.hardware else None,
-            "floor": self._floor_row(),
+            "floor": floor and {key: getattr(floor, key) for key in FLOOR} | {"ratio": self.moved_words / floor.words},
             "nearest": self.nearest.to_dict() if self.nearest else None,
             "place": self.place,
             "launches": self.launches,
@@ -163,17 +166,6 @@ class Explained(Answer):
         """Words read, written, and changed by atomics. The floor holds for this sum, in which an atomic counts once."""
         return self.reads + self.writes + self.total("atomics")
 
-    def _floor_row(self) -> Row | None:
-        """The floor, and the ratio of the kernel's words to it."""
-        if self.floor is None:
-            return None
-        return {
-            "words": self.floor.words,
-            "form": self.floor.form,
-            "M_words": self.floor.M_words,
-            "ratio": self.moved_words / self.floor.words,
-        }
-
     def table(self) -> Table:
         """A row for each argument."""
         label: Row = {"kernel": self.kernel, **{name: plain_value(v) for name, v in self.constants.items()}}
@@ -183,8 +175,6 @@ class Explained(Answer):
     @property
     def sentence(self) -> str:
         """What the launch moves, in a sentence or two."""
-        from .sentence import sentence
-
         return sentence(self)
 
     def summary(self) -> str:
@@ -198,41 +188,31 @@ class Explained(Answer):
         constants = ", ".join(f"{name}={plain_value(value)}" for name, value in self.constants.items())
         if self.place:
             yield self.place + (f", {self.launches} equal launches" if self.launches > 1 else "")
-        yield f"{self.kernel}, grid {self.grid}: {self.programs} programs of {self.num_warps} warps, {self.target}"
+        programs, warps = numbered(self.programs, "program"), numbered(self.num_warps, "warp")
+        yield f"{self.kernel}, grid {self.grid}: {programs} of {warps}, {self.target}"
         if constants:
             yield constants
         yield ""
 
     def _lines(self) -> Iterator[str]:
         """The answer below the table."""
-        from ..units import binary, format_bytes
-
-        atomics = self.total("atomics")
+        atomics, r, together = self.total("atomics"), self.resources, self.blocks_per_sm
         changed = f", {atomics:,} changed by atomics" if atomics else ""
         yield f"{self.reads:,} words read and {self.writes:,} written{changed}: {binary(self.total_bytes)}"
         if self.flops:
             yield f"{self.flops:,} FLOPs of matrix products, {self.intensity:.4g} a byte"
-        if self.resources:
-            yield from self._resource_lines(self.resources, format_bytes)
+        if r:
+            stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
+            yield f"shared memory {format_bytes(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
+        if self.hardware and together:
+            yield f"fits on {self.hardware.name}: {numbered(together, 'program')} at a time on a multiprocessor"
         if self.floor:
-            room = f" for M = {self.floor.M_words:,} words of shared memory and registers" if self.floor.M_words else ""
-            yield f"floor{room}: {self.floor.words:,} words ({self.floor.form})"
+            room = f", M = {self.floor.M_words:,} words of shared memory and registers" if self.floor.M_words else ""
+            what = "exact attention by products, in any order, recomputation allowed"
+            yield f"floor of {what}{room}: {self.floor.words:,} words"
         if self.nearest and not self.nearest.equal:
             yield f"{self.nearest.name} is {self.nearest.distance_words:,} words away:"
             yield from ("  " + line for line in self.nearest.differences())
-
-    def _resource_lines(self, r: Resources, text: Callable[[int], str]) -> Iterator[str]:
-        """The lines about the resources of a program."""
-        stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
-        yield f"shared memory {text(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
-        if self.hardware and self.blocks_per_sm:
-            one = self.blocks_per_sm == 1
-            share = (
-                "one program at a time on a multiprocessor"
-                if one
-                else f"{self.blocks_per_sm} programs share a multiprocessor"
-            )
-            yield f"fits on {self.hardware.name}: {share}"
 
 
 def plain_value(value: Value) -> int | float | str | bool | None:
@@ -288,6 +268,8 @@ class Question:
     """The seconds that the user's code may take."""
     log: Log | None = None
     """The log that receives the requests of the only launch."""
+    tell: Callable[[str], None] = lambda text: None
+    """Called with what is under way, before a walk that may take long."""
 
 
 def explained(asked: KernelLaunch, chosen: Configuration, question: Question) -> Explained:
@@ -298,13 +280,13 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
 
     kernel, target = asked.kernel, question.target
     values = asked.completed(chosen)
-    warps = asked.num_warps or whole_number(values.get("num_warps")) or chosen.num_warps or WARPS
-    stages = asked.num_stages or whole_number(values.get("num_stages")) or chosen.num_stages or STAGES
+    warps, stages = asked.options(chosen, values)
     if warps not in WARPS_ALLOWED:
         raise InputError("num_warps (--warps)", warps, ", ".join(map(str, WARPS_ALLOWED)))
     amd = question.resources and is_amd(target)
     made = Compilation(kernel, values, target, warps, stages)
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
+    question.tell(f"explaining {kernel.name}: {launch.programs:,} programs")
     moved = walk(made.code, launch, log=question.log)
     ways = all_ways(made.tensors, moved.requests)
     answer = Explained(
@@ -316,7 +298,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         stages,
         {name: made.bound[name] for name in kernel.constants},
         ways,
-        moved.works.flops,
+        moved.work.flops,
         made.resources if question.resources and not is_amd(target) else None,
         preset(target, question.hardware),
         warnings=[
@@ -340,12 +322,6 @@ def grid_of(grid: Callable[[Mapping[str, Value]], Value], arguments: Mapping[str
         raise Fault(
             where, f"{type(error).__name__}: {error}", "a function of the arguments that gives a tuple"
         ) from None
-
-
-def whole_number(value: Value) -> int | None:
-    """The value as a number of warps or stages; None if it is not an integer. If a kernel has a parameter num_warps, a
-    launch sets both by that name."""
-    return value if isinstance(value, int) else None
 
 
 def preset(target: str, hardware: str | None) -> Hardware | None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError
+from ..reading import read_text
 
 if TYPE_CHECKING:
     from .explain import Explained
@@ -28,10 +28,8 @@ Tensors = Mapping[str, Mapping[str, int]]
 def read_kept(path: str) -> dict[str, Tensors]:
     """{launch: its tensors} of a kept answer. A second launch of a kernel is called `name, launch 2`."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(OPTION, path, ALLOWED, error.strerror or "") from None
-    except ValueError as error:
+        found = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
         raise InputError(OPTION, path, ALLOWED, str(error)) from None
     answers = found.get("answers", [found]) if isinstance(found, dict) else []
     if not answers or not all(is_answer(answer) for answer in answers):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from ..answer import Column, Columns, Table, Type, type_of
+from ..answer import Column, Columns, Table, type_of
 from ..errors import InputError
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
@@ -126,6 +126,7 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
     caught, answers = run.launches, Answers(notes=run.notes, stand_ins=run.missing)
     if run.early:
         answers.refused.append(Refused(None, file, f"ended early, {run.early}{without_pytorch(run)}"))
+    answers.refused += [Refused("flex_attention", *call) for call in dict.fromkeys(run.flex)]
     kept: dict[tuple[object, ...], list[Caught]] = {}
     for launch in caught:
         if name in (None, launch.kernel.name):
@@ -134,6 +135,8 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
         answers.add(launch_of_script(same, question))
     if not caught and without_pytorch(run):
         raise needed("torch", f"; it ended early, {run.early}" if run.early else "")
+    if run.flex and not answers.found:
+        raise InputError(run.flex[0][0], "flex_attention", "a kernel of Triton", run.flex[0][1])
     if not answers.found:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
@@ -170,23 +173,17 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
 def ranked(answers: list[Explained]) -> list[Explained]:
     """The answers for configurations, best first: those that fit, then by bytes, then by the programs that share
     a multiprocessor."""
-    return sorted(answers, key=rank)
-
-
-def rank(answer: Explained) -> tuple[float, ...]:
-    """The key by which configurations are sorted."""
-    return answer.fits is False, answer.total_bytes, -(answer.blocks_per_sm or 0)
+    return sorted(answers, key=lambda a: (a.fits is False, a.total_bytes, -(a.blocks_per_sm or 0)))
 
 
 def ranking(answers: list[Explained]) -> Table:
     """The configurations, with the numbers that decide their rank."""
     constants = {name: plain_value(value) for name, value in answers[0].constants.items()}
-    return Table([*(constant(name, type_of(value)) for name, value in constants.items()), *RANKED], answers)
-
-
-def constant(name: str, kind: Type) -> Column[Explained]:
-    """The column of a constant of a kernel."""
-    return Column(name, kind, of=lambda answer: plain_value(answer.constants[name]))
+    own: list[Column[Explained]] = [
+        Column(name, type_of(value), of=lambda answer, name=name: plain_value(answer.constants[name]))  # type: ignore[misc]
+        for name, value in constants.items()
+    ]
+    return Table([*own, *RANKED], answers)
 
 
 RANKED: Columns[Explained] = (

@@ -10,9 +10,8 @@ from typing import Protocol
 from ..answer import numbered
 from ..errors import InputError, IosimError
 from ..hardware import Hardware, load
-from .explain import STAGES, WARPS, whole_number
 from .read.compile import WARP_SIZE, Compilation, Resources, is_amd
-from .read.kernel import Configuration, Kernel
+from .read.kernel import Configuration, Kernel, KernelLaunch
 from .walk.launch import Value
 
 ALLOCATED = 8  # registers of a thread are given in multiples of this
@@ -91,7 +90,7 @@ def unfit(kernel: Kernel, config: Config, given: Mapping[str, Value], gpu: Hardw
     does not compile."""
     options = {**{name: given[name] for name in given if name not in kernel.parameters}, **config.all_kwargs()}
     values = {name: value for name, value in {**given, **config.all_kwargs()}.items() if name in kernel.parameters}
-    warps, stages = whole_number(options.get("num_warps")) or WARPS, whole_number(options.get("num_stages")) or STAGES
+    warps, stages = KernelLaunch(kernel, None, values, None, None).options(Configuration(), options)
     more = {name: n for name in OPTIONS if (n := options.get(name)) is not None}
     try:
         values = kernel.completed(values, Configuration())

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered, rounded
 from ..verdict import Way, about, joined, lead
+from .pretend.flex import FLEX
 
 if TYPE_CHECKING:
     from .explain import Explained
+    from .launches import Refused
 
-OFTEN = 1.5  # times that a word is read on average, from which on it is said
-MOST_NAMED = 4  # tensors
+OFTEN = 1.5  # times that a word is asked for on average, from which on it is said
+MOST_NAMED = 4  # tensors or kernels
 
 
 def sentence(answer: Explained) -> str:
     """What a launch moves: beside the floor and the nearest schedule if its problem is known, else with the tensors
-    that it reads often. Then whether a program fits."""
+    that cost most. Then whether a program fits."""
     return " ".join([*(beside_floor(answer) if answer.floor else moved(answer)), *room(answer)])
 
 
@@ -40,27 +42,26 @@ def beside_floor(answer: Explained) -> Iterator[str]:
 
 
 def moved(answer: Explained) -> Iterator[str]:
-    """`attention reads 260 MiB, K and V 32 times, and writes 4 MiB.`"""
+    """`attention reads 260 MiB (K and V: 256 MiB, each word 32 times), and writes 4 MiB.`"""
     parts = []
     for verb, way in (("reads", "reads"), ("writes", "writes"), ("changes", "atomics")):
         if size := answer.total(way, "bytes"):
-            often = often_read(answer) if way == "reads" else "by atomic operations" if way == "atomics" else ""
-            parts.append(f"{verb} {about(size)}" + f", {often}" * bool(often))
+            how = " by atomic operations" if way == "atomics" else ""
+            parts.append(f"{verb} {about(size)}{how}{most_of(answer, way)}")
     yield f"{answer.kernel} {joined(parts) if parts else 'moves nothing'}."
 
 
-def often_read(answer: Explained) -> str:
-    """The tensors that are read most often, by the times that a word of them is read on average: `K and V 32 times`;
-    nothing if none is read often."""
-    alike: dict[float, list[str]] = {}
-    for name, ways in answer.ways.items():
-        read = ways["reads"]
-        if read.distinct_words and not read.unplaced_words and read.words >= OFTEN * read.distinct_words:
-            alike.setdefault(read.words / read.distinct_words, []).append(name)
-    if not alike:
+def most_of(answer: Explained, way: str) -> str:
+    """The tensors with the most bytes of a kind, and how often each of their words is asked for on average; nothing if
+    no other tensor has any, and no word is asked for often."""
+    asked = {name: ways[way] for name, ways in answer.ways.items() if ways[way].bytes}
+    most = max(each.bytes for each in asked.values())
+    largest = {name: each for name, each in asked.items() if each.bytes == most}
+    often = [each.words / each.distinct_words for each in largest.values() if not each.unplaced_words]
+    times = f", each word {rounded(often[0])} times" if often and min(often) == max(often) >= OFTEN else ""
+    if len(largest) == len(asked) and not times:
         return ""
-    times, names = max(alike.items())
-    return f"{joined(names[:MOST_NAMED])} {rounded(times)} times"
+    return f" ({joined([*largest][:MOST_NAMED])}: {about(most * len(largest))}{times})"
 
 
 def room(answer: Explained) -> Iterator[str]:
@@ -73,8 +74,46 @@ def room(answer: Explained) -> Iterator[str]:
         yield f"It does not fit: {answer.hardware.name} gives a program at most {most} of shared memory, not {needs}."
 
 
+def first_line(answers: Sequence[Explained], refused: Sequence[Refused], ranked: bool) -> str:
+    """What is said above several answers, or above one if launches have none: those without an answer, the bytes of all
+    or the best of several configurations, and what does not fit."""
+    several = [] if len(answers) == 1 else [best_of(answers)] if ranked else [of_all(answers), *too_large(answers)]
+    return " ".join([*without_answer(refused), *several])
+
+
 def of_all(answers: Sequence[Explained]) -> str:
-    """The bytes of several launches: `5 launches of 3 kernels ask for 1.20 GiB in all.`"""
-    launches, kernels = sum(answer.launches for answer in answers), {answer.kernel for answer in answers}
-    size = about(sum(answer.launches * answer.total_bytes for answer in answers))
-    return f"{launches:,} launches of {numbered(len(kernels), 'kernel')} ask for {size} in all."
+    """The bytes of several launches: `5 launches of 3 kernels ask for 1.20 GiB in all, 1.10 GiB of it matmul.`"""
+    kernels: dict[str, int] = {}
+    for answer in answers:
+        kernels[answer.kernel] = kernels.get(answer.kernel, 0) + answer.launches * answer.total_bytes
+    most = max(kernels, key=kernels.__getitem__)
+    share = f", {about(kernels[most])} of it {most}" if len(kernels) > 1 else ""
+    launches = f"{sum(answer.launches for answer in answers):,} launches of {numbered(len(kernels), 'kernel')}"
+    return f"{launches} ask for {about(sum(kernels.values()))} in all{share}."
+
+
+def best_of(answers: Sequence[Explained]) -> str:
+    """The first of several configurations, which are ranked, and how many fit."""
+    best = answers[0]
+    if best.fits is False:
+        return f"None of the {len(answers)} configurations of {best.kernel} fits."
+    known = "" if best.fits is None else f" the {sum(bool(answer.fits) for answer in answers)} that fit of"
+    own = ", ".join([*(f"{k}={v}" for k, v in best.constants.items()), f"{best.num_warps} warps"])
+    return f"{best.kernel} moves least with {own}, of{known} {len(answers)} configurations: {about(best.total_bytes)}."
+
+
+def without_answer(refused: Sequence[Refused]) -> Iterator[str]:
+    """The kernels that have no answer, and the end of a script before its last line; nothing if there is neither."""
+    names = [*dict.fromkeys(one.kernel for one in refused if one.kernel)]
+    if len(names) < len({one.kernel for one in refused}):
+        yield "The script ended early."
+    if names:
+        more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+        hint = f": {FLEX}" if any("flex_attention" in name for name in names) else ""
+        yield f"No answer for {joined([*names[:MOST_NAMED], *more])}{hint}."
+
+
+def too_large(answers: Sequence[Explained]) -> Iterator[str]:
+    """The kernels that do not fit; nothing if all do."""
+    if names := [*dict.fromkeys(answer.kernel for answer in answers if answer.fits is False)]:
+        yield f"{joined(names)} {'does' if len(names) == 1 else 'do'} not fit."

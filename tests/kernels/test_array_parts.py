@@ -94,9 +94,14 @@ def naive(offsets, on, word):
     return words, len(distinct), sum(sectors)
 
 
-@given(st.lists(st.tuples(arrays(0, 30), arrays(), arrays()), min_size=1, max_size=3), st.sampled_from([1, 2, 4]))
-def test_requests_count_words_and_sectors(asked, word):
-    requests, rows, masks = Requests(), [], []
+PLACES = arrays(0, 30) | arrays(0, 3000)  # rows that share sectors, and rows that lie apart
+
+
+@given(
+    st.lists(st.tuples(PLACES, arrays(), arrays()), min_size=1, max_size=3), st.sampled_from([1, 2, 4]), st.booleans()
+)
+def test_requests_count_words_and_sectors(asked, word, whole):
+    requests, rows, masks = Requests(whole=whole), [], []
     for offset, mask, on in asked:
         programs = np.broadcast_to(on[:, 0, 0] > -10, (PROGRAMS,))
         requests.add(Number.of(offset * word), Mask.of(mask > -5), (ROWS, COLUMNS), word, programs)
@@ -115,6 +120,17 @@ def test_equal_requests_of_many_programs_are_one_pattern():
     assert len(requests.patterns) == 1 and requests.words == 64_000
     first, end = requests.covered()
     assert (first.tolist(), end.tolist()) == ([0], [256_000]), "rows that touch are one interval"
+
+
+@pytest.mark.parametrize("pages", [[[5, 0, 9], [2, 7, 1]], [[5, 0, 5], [2, 2, 2]]])
+def test_rows_that_data_place_are_one_pattern_if_no_two_share_a_sector(pages):
+    """A page that a program asks for twice counts its words twice and its sectors once."""
+    requests, mixed = Requests(), np.array(pages)[:, :, None] * 128
+    zero = np.zeros((1, 1, 1), np.int64)
+    requests.add(Number(zero, np.arange(32)[None, None] * 4, mixed), None, (3, 32), 4, np.ones(2, bool))
+    apart = all(len(set(row)) == 3 for row in pages)
+    assert requests.words == 2 * 3 * 32 and requests.sectors == 4 * sum(len(set(row)) for row in pages)
+    assert {len(pattern.offsets) for pattern in requests.patterns.values()} == ({32} if apart else {96})
 
 
 @pytest.mark.parametrize("text, shape, element, size", [

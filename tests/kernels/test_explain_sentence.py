@@ -8,9 +8,10 @@ from iosim.core.problem import Attention
 from iosim.counting.floors import floor
 from iosim.hardware import load
 from iosim.kernels.explain import Explained
+from iosim.kernels.launches import Refused
 from iosim.kernels.nearest import Nearest
 from iosim.kernels.read.compile import Resources
-from iosim.kernels.sentence import of_all
+from iosim.kernels.sentence import first_line
 from iosim.kernels.ways import WAYS, Way
 
 MIB = 2**20
@@ -34,16 +35,18 @@ def launch(kernel="attention", **tensors):
     return Explained(kernel, (1, 1, 1), "sm_90", "3.9", 4, 3, {}, ways, 0)
 
 
-def test_without_a_problem_it_names_what_is_read_most_often():
-    k, v, q = way(32 * MIB, MIB), way(32 * MIB, MIB), way(3 * MIB, MIB)
-    assert launch(Q=(MIB,), K=(k,), V=(v,), O=(0, MIB)).sentence == (
-        "attention reads 130 MiB, K and V 32 times, and writes 2 MiB."
+def test_without_a_problem_it_names_what_costs_most_bytes():
+    """A tensor of one word that every program reads costs nothing, however often that is."""
+    k, v, one = way(32 * MIB, MIB), way(32 * MIB, MIB), way(1536, 1)
+    assert launch(Q=(MIB,), K=(k,), V=(v,), N=(one,), O=(0, MIB)).sentence == (
+        "attention reads 130 MiB (K and V: 128 MiB, each word 32 times), and writes 2 MiB."
     )
-    assert launch(Q=(q,), K=(MIB,), O=(0, MIB)).sentence == "attention reads 8 MiB, Q 3 times, and writes 2 MiB."
+    assert launch(Q=(way(3 * MIB),), K=(k,), O=(0, MIB, 0), T=(0, k)).sentence == (
+        "attention reads 70 MiB (K: 64 MiB, each word 32 times), and writes 66 MiB (T: 64 MiB, each word 32 times)."
+    )
+    assert launch(Q=(way(3 * MIB),), K=(MIB,)).sentence == "attention reads 8 MiB (Q: 6 MiB)."
     assert launch("copy", X=(MIB,), Y=(0, MIB)).sentence == "copy reads 2 MiB and writes 2 MiB."
-    assert launch("sum", X=(MIB,), Y=(0, 0, 512)).sentence == (
-        "sum reads 2 MiB, and changes 1 KiB, by atomic operations."
-    )
+    assert launch("sum", X=(MIB,), Y=(0, 0, 512)).sentence == "sum reads 2 MiB and changes 1 KiB by atomic operations."
     assert launch("fill", Y=(0, MIB)).sentence == "fill writes 2 MiB."
     assert launch("nothing", Y=(0,)).sentence == "nothing moves nothing."
 
@@ -51,7 +54,7 @@ def test_without_a_problem_it_names_what_is_read_most_often():
 def test_addresses_that_are_data_are_not_read_often():
     """Distinct words of such a tensor are not known."""
     gathered = replace(way(MIB, 16), unplaced_words=MIB)
-    assert launch("gather", T=(gathered,), Y=(0, MIB)).sentence == "gather reads 2 MiB and writes 2 MiB."
+    assert launch("gather", T=(gathered,), I=(16,)).sentence == "gather reads 2.00 MiB (T: 2 MiB)."
 
 
 @pytest.mark.parametrize("times, said", [
@@ -83,7 +86,7 @@ def test_the_nearest_schedule_is_named():
 
 
 def test_what_does_not_fit_is_said_at_once():
-    needs = Resources(300 * 1024, 128, 0, 8, "simt")
+    needs = Resources(300 * 1024, 128, 0, 8)
     one = replace(launch("copy", X=(MIB,)), resources=needs, hardware=load("h100"))
     assert one.sentence == (
         "copy reads 2 MiB. It does not fit: H100 gives a program at most 232,448 B (227 KiB) of shared memory, not "
@@ -93,4 +96,30 @@ def test_what_does_not_fit_is_said_at_once():
 
 def test_several_launches_begin_with_their_sum():
     one, two = launch(X=(MIB,)), replace(launch("copy", X=(MIB,)), launches=3)
-    assert of_all([one, two]) == "4 launches of 2 kernels ask for 8 MiB in all."
+    assert first_line([one, two], [], False) == "4 launches of 2 kernels ask for 8 MiB in all, 6 MiB of it copy."
+    large = replace(two, resources=Resources(300 * 1024, 128, 0, 8), hardware=load("h100"))
+    assert first_line([one, large], [], False).endswith("6 MiB of it copy. copy does not fit.")
+    assert first_line([one], [], False) == ""
+
+
+def test_launches_without_an_answer_are_said_first():
+    one, end = Refused("moe", "a.py, line 3", "why"), Refused(None, "a.py", "ended early")
+    assert first_line([launch(X=(4,))], [one, one, end], False) == "The script ended early. No answer for moe."
+    flex = Refused("triton_tem_fused_flex_attention_0", "a.py, line 4", "why")
+    said = first_line([launch(X=(4,))] * 2, [flex, one], False)
+    assert said.startswith("No answer for triton_tem_fused_flex_attention_0 and moe: FlexAttention's kernel follows")
+    assert "iosim count --mask py:FILE.py:NAME" in said and said.endswith(
+        ". 2 launches of 1 kernel ask for 16 B in all."
+    )
+
+
+def test_ranked_configurations_begin_with_the_best_of_those_that_fit():
+    size = lambda smem: {"resources": Resources(smem, 128, 0, 8), "hardware": load("h100")}  # noqa: E731
+    small, large = (replace(launch("f", X=(512,)), constants={"B": 2}, **size(kib * 1024)) for kib in (100, 300))
+    assert first_line([small, large, large], [], True) == (
+        "f moves least with B=2, 4 warps, of the 1 that fit of 3 configurations: 1 KiB."
+    )
+    assert first_line([large, large], [], True) == "None of the 2 configurations of f fits."
+    assert (
+        first_line([launch("f", X=(512,))] * 2, [], True) == "f moves least with 4 warps, of 2 configurations: 1 KiB."
+    )

@@ -58,12 +58,12 @@ def test_launches_are_compared_in_their_order(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"answers": []}', '{"answers": [3]}', '{"kernel": "f"}', '{"kernel": "f", '
-    '"tensors": {"X": {"reads": 1}}}', "\0", "1"])  # fmt: skip
+    '"tensors": {"X": {"reads": 1}}}', "\0", "1", "[" * 50_000])  # fmt: skip
 def test_another_file_is_refused(tmp_path, text):
     (tmp_path / "words.json").write_text(text)
     with pytest.raises(InputError, match="--check: found"):
         kept.read_kept(str(tmp_path / "words.json"))
-    with pytest.raises(InputError, match="No such file"):
+    with pytest.raises(InputError, match="no such file"):
         kept.read_kept(str(tmp_path / "absent.json"))
 
 
@@ -94,3 +94,16 @@ def test_words_outside_fail_if_asked(iosim):
     assert failed.exit_code == 1 and failed.stderr.endswith("Error: --fail-outside: words outside of add: Y\n")
     assert "lie outside of its shape (90,) with strides (1,)" in failed.stderr
     assert iosim(*ADD, "--arg", "n=100", "--fail-outside").exit_code == 0
+
+
+@pytest.mark.needs("triton")
+def test_a_kernel_that_does_not_fit_fails_if_asked(iosim):
+    line = ["explain", TESTS / "helpers" / "triton_kernels.py", "--kernel", "matmul", "--grid", 16, "--fail-unfit",
+            *(f"--arg={x}=fp16[512,512]" for x in "ABC"), *(f"--arg={n}=512" for n in "MNK"), "--warps", 8,
+            *(f"--const={n}" for n in ("BM=128", "BN=128", "BK=64", "GROUP=1"))]  # fmt: skip
+    assert iosim(*line, "--hardware", "h100").exit_code == 0
+    small = iosim(*line, "--hardware", "rtx-3090", "--stages", 5)
+    assert small.exit_code == 1 and small.stderr.endswith("Error: --fail-unfit: matmul does not fit\n")
+    assert "It does not fit" in small.stdout.splitlines()[0]
+    unknown = iosim(*line, "--no-resources")
+    assert unknown.exit_code == 2 and "--fail-unfit: found 'no shared memory of a program'" in unknown.stderr

@@ -2,6 +2,7 @@
 one block: RMSNorm, a product, causal attention, a product, and GELU, of 2 sequences of 512 rows of 256 words."""
 
 import json
+import re
 
 import pytest
 from paths import TESTS
@@ -22,7 +23,8 @@ def test_its_kernels_have_the_words_that_a_reader_of_their_code_counts(iosim, re
     rows = {name: (row["reads"], row["writes"]) for name, row in last["tensors"].items()}
     assert rows == {"in_out_ptr0": (ROWS * WIDTH,) * 2, "in_ptr0": (ROWS * WIDTH, 0)}
     assert last["programs"] == -(-ROWS * WIDTH // last["constants"]["XBLOCK"]) and last["fits"]
-    assert "extern_kernels.addmm (2 calls)" in found.stderr and "_attention (1 call)" in found.stderr
+    note = r"note: 2 matmuls \(lines \d+ to \d+\) and 1 attention \(line \d+\) of PyTorch are not counted\n"
+    assert re.search(note, found.stderr)
 
 
 def test_all_of_its_configurations_are_ranked(iosim):

@@ -270,6 +270,57 @@ def test_what_is_left_out_is_told(launched):
     assert "note: benchmark adding: the first and the last of its 3 sizes" in told
 
 
+def test_operations_of_pytorch_are_said_not_to_be_counted(launched):
+    """What makes, copies or views a tensor is not among them, nor what computes integers."""
+    text = """x = torch.rand(8, 8, device="cuda").half().t().contiguous()
+rows = torch.arange(8, device="cuda") * 2
+y = x @ x
+for _ in range(2): y = torch.softmax(y, -1)
+run(y.mm(x))
+"""
+    assert (
+        "note: 2 matmuls (lines 13 to 15) and 2 other operations (line 14) of PyTorch are not counted\n"
+        in launched(text)[2]
+    )
+    assert "not counted" not in launched("run(torch.rand(8, device='cuda').view(2, 4))")[2]
+    assert (
+        "note: 1 matmul (line 11) of PyTorch is not counted\n"
+        in launched("run(torch.rand(8, 8) @ torch.rand(8, 8))")[2]
+    )
+
+
+FLEX = """
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+def seen(b, h, q_idx, kv_idx): return q_idx >= kv_idx
+q = torch.rand(2, 8, 256, 64, device="cuda", dtype=torch.float16, requires_grad=True)
+k = torch.rand(2, 2, 512, 64, device="cuda", dtype=torch.float16)
+blocks = create_block_mask(seen, None, None, 256, 512, device="cuda")
+scored = lambda score, b, h, q_idx, kv_idx: score * 2
+o = torch.compile(flex_attention)(q, k, k, score_mod=scored, block_mask=blocks, enable_gqa=True)
+assert o.shape == q.shape and flex_attention(q, k, k, return_lse=True, enable_gqa=True)[1].shape == q.shape[:-1]
+o.sum().backward()
+assert q.grad.shape == q.shape
+"""
+
+
+def test_flex_attention_has_no_answer_and_the_way_round(iosim, launched, tmp_path):
+    """The line that is said counts the same problem."""
+    code, _, told = launched(FLEX)
+    assert code == 2 and "line 18 `o = torch.compile(flex_attention)" in told and "FlexAttention" not in told
+    said = "--N 256 --Nk 512 --d 64 --dv 64 --batch 2 --heads 8 --kv-heads 2 --dtype float16"
+    line = (
+        f"iosim count {said} --mask py:{tmp_path / 'bench.py'}:seen; --pass backward counts its gradients; tensors that"
+    )
+    assert line in told
+    code, rows, told = launched(FLEX + "run(q)\n")
+    assert (code, rows) == (1, [("add", 1, 2 * 8 * 256 * 64)]) and told.count(
+        "This counts its problem: iosim count"
+    ) == 2
+    first = iosim("explain", "--script", tmp_path / "bench.py", "--no-resources").stdout.splitlines()[0]
+    assert first.startswith("No answer for flex_attention: ") and "iosim count --mask py:FILE.py:NAME" in first
+    assert iosim("count", *said.split(), "--M", "100KB", "--mask", "causal").exit_code == 0
+
+
 @pytest.mark.parametrize("end, told", [
     ("while True:\n    try: pass\n    except Exception: pass\n", "ended early, after 2 s (--timeout), at line 1"),
     ("import sys; sys.exit(3)\n", "ended early, line 12 `import sys; sys.exit(3)`: SystemExit: 3"),

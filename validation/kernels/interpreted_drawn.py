@@ -37,10 +37,10 @@ from interpreted import Asked, Uninterpreted, Words, each_load_kept, interpreted
 from listed import listed, ready
 
 from iosim.errors import IosimError
-from iosim.kernels.explain import STAGES, WARPS, Explained
+from iosim.kernels.explain import Explained
 from iosim.kernels.read.arguments import as_tensor, read_grid
 from iosim.kernels.read.compile import Compilation
-from iosim.kernels.read.kernel import Kernel
+from iosim.kernels.read.kernel import STAGES, WARPS, Kernel
 from iosim.kernels.read.script import Caught
 from iosim.kernels.walk.walk import walk
 

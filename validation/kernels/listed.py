@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from iosim.kernels.explain import STAGES, WARPS, Explained, Question, explained
+from iosim.kernels.explain import Explained, Question, explained
 from iosim.kernels.read.arguments import read_grid
-from iosim.kernels.read.kernel import Configuration, Kernel, KernelLaunch
+from iosim.kernels.read.kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch
 from iosim.kernels.read.kernel_file import kernel_of
 from iosim.kernels.read.launch_texts import given_values, reader
 

@@ -35,7 +35,7 @@ INERT = ("synchronize", "init", "empty_cache", "set_device", "manual_seed", "man
 NO_OPTIONS = ("show_plots", "print_data", "save_path", "return_df", "diff_col", "save_precision")  # of a benchmark
 
 
-def answers(capability: int, tell: Callable[[str], None]) -> Mapping[str, object]:
+def answers(capability: int, tell: Callable[[str], object]) -> Mapping[str, object]:
     """{name in torch.cuda: what stands in its place}. `tell` is called with a note when a script asks for a time."""
     of_gpu = capability // 10, capability % 10
 
@@ -99,7 +99,7 @@ def absent_gpu(capability: int = 90) -> Iterator[None]:
 
 
 @contextmanager
-def measures_pretended(tell: Callable[[str], None], tell_line: Callable[[str], None]) -> Iterator[None]:
+def measures_pretended(tell: Callable[[str], object], tell_line: Callable[[str], object]) -> Iterator[None]:
     """A context in which `triton.testing` and Triton's profiler measure nothing. `tell` is called with a note on sizes
     that are left out, `tell_line` with one on times."""
     import triton

@@ -94,10 +94,13 @@ PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
 
 
 @contextmanager
-def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda text: None) -> Iterator[None]:
+def pretended_tensors(
+    capability: int = 90, tell: Callable[[str], object] = str, ran: Callable[[str], object] = str
+) -> Iterator[None]:
     """A context in which new tensors are pretended and PyTorch reports a GPU.
 
     `tell` is called with a note when a script asks for a value that is not known and is said to be 0, or for a time.
+    `ran` is called with the name of each of PyTorch's own operations that a GPU would run.
     """
     from unittest import mock
 
@@ -118,13 +121,13 @@ def pretended_tensors(capability: int = 90, tell: Callable[[str], None] = lambda
         own = stack.enter_context(implementations())
         fake = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(
-            kept_values(fake, lambda: tell(UNKNOWN), lambda function: run_by(own, function, on_the_cpu))
+            kept_values(fake, lambda: tell(UNKNOWN), lambda function: run_by(own, function, on_the_cpu), ran)
         )
         stack.enter_context(on_the_cpu())
         yield
 
 
-def not_compiled(tell: Callable[[str], None]):  # type: ignore[no-untyped-def]
+def not_compiled(tell: Callable[[str], object]):  # type: ignore[no-untyped-def]
     """`torch.compile`, which leaves a model as it is."""
 
     def compile(model=None, **named):  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,16 @@ VALUES = "_iosim_values"
 CHANGED: dict[int, object] = {}  # {memory of tensors: its storage}, of those that kernels changed
 
 
-def kept_values(fake, tell: Callable[[], None], own):  # type: ignore[no-untyped-def]
+OTHER = "other operation"
+PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "_scaled_mm", "_grouped_mm", "_int_mm")
+SET_UP = re.compile(r"(fill|zero|normal|uniform|random|copy|set)_|_to_copy|clone|detach|lift_fresh|new_\w+|\w+_like")
+
+
+def kept_values(fake, tell: Callable[[], object], own, ran: Callable[[str], object]):  # type: ignore[no-untyped-def]
     """A mode of PyTorch that keeps the values of integers beside pretended tensors.
 
     `own(function)` is the script's own implementation of an operator, or None. `tell` is called where a value is asked
-    for that is not known.
+    for that is not known, and `ran` with the name of an operation that a GPU would run.
     """
     import torch
     from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
@@ -39,10 +45,24 @@ def kept_values(fake, tell: Callable[[], None], own):  # type: ignore[no-untyped
                 if not all(map(known, given)):
                     tell()
                 return tree_map(lambda found: pretended(fake, found), computed(function, values, named))
-            keep(function, values, named, given, [v for v in tree_flatten(made)[0] if isinstance(v, torch.Tensor)])
+            results = [v for v in tree_flatten(made)[0] if isinstance(v, torch.Tensor)]
+            if given and any(v.is_floating_point() for v in results) and (name := name_of(function)):
+                ran(name)
+            keep(function, values, named, given, results)
             return made
 
     return Kept()
+
+
+def name_of(function) -> str:  # type: ignore[no-untyped-def]
+    """The name of an operation of PyTorch for people; nothing for views, and for what fills or copies a tensor."""
+    name = function._schema.name.rpartition("::")[2]
+    views = any(each.alias_info and not each.alias_info.is_write for each in function._schema.returns)
+    if views or SET_UP.fullmatch(name):
+        return ""
+    kinds = {"_scaled_dot_product": "attention", "convolution": "convolution"}
+    found = next((kind for start, kind in kinds.items() if name.startswith(start)), OTHER)
+    return "matmul" if name in PRODUCTS else found
 
 
 def keep(function, values, named, given, results) -> None:  # type: ignore[no-untyped-def]

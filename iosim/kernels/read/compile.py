@@ -15,13 +15,13 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import TypeGuard
 
 from ...errors import InputError, IosimError, MissingError
 from ...hardware import target_meant
 from ..walk.code import Code, Type
-from ..walk.launch import DTYPES, Descriptor, Launch, Tensor, Value, is_descriptor
+from ..walk.launch import DTYPES, Descriptor, Launch, Value, is_descriptor
 from ..walk.places import Fault, place
 from .arguments import as_tensor
 from .kernel import Kernel, file_of, first_line, function_of, names_on, of_triton
@@ -45,20 +45,6 @@ WIDEST = 16  # bytes that a thread loads at a time at most
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
-class Argument:
-    """A tensor as Triton's launcher sees it: a type and an aligned address."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.dtype, self.shape, self.stride = DTYPES[tensor.dtype][0], tensor.shape, tensor.stride
-        self.bytes, self.start = tensor.reach * tensor.word_bytes, tensor.offset * tensor.word_bytes
-
-    def data_ptr(self) -> int:
-        return ALIGNED + self.start
-
-    def ptr_range(self) -> int:
-        return self.bytes
-
-
 @dataclass(frozen=True)
 class Resources:
     """The resources of a multiprocessor that one program needs."""
@@ -69,8 +55,6 @@ class Resources:
     stack_bytes: int
     """Stack bytes of one thread, which hold values that found no register."""
     num_warps: int
-    products: str
-    """The instructions of its matrix products: `wgmma`, `mma` (tensor cores too) or `simt`."""
     load_widths: Mapping[int, int] = field(default_factory=dict)
     """Load instructions by the bytes that a thread loads at a time."""
     wide: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -100,11 +84,17 @@ class Compilation:
 
     def as_launched(self, name: str, value: Value) -> Value:
         """An argument as Triton's launcher sees it."""
-        if is_descriptor(value):
-            value = copy(value)
-            value.base = Argument(self.tensors[name])
+        if name not in self.tensors:
             return value
-        return Argument(self.tensors[name]) if name in self.tensors else value
+        tensor = self.tensors[name]
+        size, start = tensor.reach * tensor.word_bytes, ALIGNED + tensor.offset * tensor.word_bytes
+        seen = SimpleNamespace(dtype=DTYPES[tensor.dtype][0], shape=tensor.shape, stride=tensor.stride)
+        seen.data_ptr, seen.ptr_range = (lambda: start), (lambda: size)
+        if not is_descriptor(value):
+            return seen
+        value = copy(value)
+        value.base = seen
+        return value
 
     def _bind(self, values: Mapping[str, Value], target: str, options: Mapping[str, Value]) -> None:
         """Specialise the kernel as the launcher does."""
@@ -185,12 +175,11 @@ class Compilation:
         compiled = self.compiled
         registers, stack = used(compiled.asm["cubin"])
         ptx = compiled.asm["ptx"]
-        products = "wgmma" if "wgmma.mma_async" in ptx else "mma" if "mma.sync" in ptx else "simt"
         warps = compiled.metadata.num_warps
         wide = side_by_side(compiled.asm["ttgir"])
         if TABLE in ptx and 4 in wide:
             wide[4] = 4, wide[4][1]
-        return Resources(compiled.metadata.shared, registers, stack, warps, products, load_widths(ptx), wide)
+        return Resources(compiled.metadata.shared, registers, stack, warps, load_widths(ptx), wide)
 
 
 def expanded(names: Sequence[str], descriptors: Mapping[str, Descriptor], types: Sequence[Type]) -> Iterator[str]:

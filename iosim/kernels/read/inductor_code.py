@@ -6,9 +6,7 @@ there are and how the grid follows from the sizes. Run as a script, the file lau
 
 from __future__ import annotations
 
-import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -17,28 +15,18 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import NamedTuple
 
-from ...answer import numbered
 from ...errors import MissingError
 from ..pretend.packages import needed
 from ..walk.launch import Value
 from .kernel import Configuration, Kernel
 
 MARK = "torch._inductor.async_compile"  # a file that PyTorch wrote imports this
-OTHERS = re.compile(r"^[^#'\n]*?(extern_kernels\.\w+|torch\.ops\.[\w.]+)\(", re.MULTILINE)
 Catch = Callable[[Kernel, tuple[Value, ...], Mapping[str, Value]], object]
 
 
 def is_code(file: Path) -> bool:
     """Whether PyTorch wrote a file."""
     return MARK in file.read_text(encoding="utf-8", errors="replace")
-
-
-def uncounted(file: Path) -> list[str]:
-    """A note with the operators of PyTorch that such a file calls beside its kernels."""
-    text = file.read_text(encoding="utf-8", errors="replace") if is_code(file) else ""
-    found = Counter(re.sub(r"^torch\.ops\.|\.default$", "", name) for name in OTHERS.findall(text))
-    names = ", ".join(f"{name} ({numbered(count, 'call')})" for name, count in found.items())
-    return [f"not counted, as they are no kernels of Triton: {names}"] if found else []
 
 
 class Launcher(NamedTuple):

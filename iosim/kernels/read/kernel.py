@@ -159,6 +159,13 @@ class KernelLaunch:
         """The arguments with a configuration, with those that it and heuristics add."""
         return self.kernel.completed(self.arguments, chosen)
 
+    def options(self, chosen: Configuration, values: Mapping[str, Value]) -> tuple[int, int]:
+        """(warps, stages), as the launch, the configuration or Triton sets them. If a kernel has a parameter num_warps,
+        a launch sets both by that name."""
+        warps, stages = (n if isinstance(n := values.get(f"num_{name}"), int) else 0 for name in ("warps", "stages"))
+        warps = self.num_warps or warps or chosen.num_warps or WARPS
+        return warps, self.num_stages or stages or chosen.num_stages or STAGES
+
 
 @cache
 def options_of_launches() -> frozenset[str]:

@@ -18,18 +18,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
+from ...answer import numbered
 from ...errors import InputError, IosimError
+from ...verdict import joined
 from ..pretend.cuda import absent_gpu, measures_pretended
+from ..pretend.flex import flex_attention
 from ..pretend.packages import stand_ins
 from ..pretend.tensors import pretended_tensors
-from ..pretend.values import VALUES, forget
+from ..pretend.values import OTHER, VALUES, forget
 from ..walk.launch import Tensor, Value, is_descriptor
 from ..walk.places import place
 from .arguments import as_tensor
 from .compile import Compilation
 from .faults import Overtime, fault, limited
-from .inductor_code import inductor_code, uncounted
-from .kernel import STAGES, WARPS, Configuration, Kernel, KernelLaunch, options_of_launches, require_triton
+from .inductor_code import inductor_code
+from .kernel import Configuration, Kernel, KernelLaunch, options_of_launches, require_triton
 from .kernel_file import folder_on_path
 
 
@@ -50,7 +53,7 @@ class Caught(KernelLaunch):
     @property
     def quoted(self) -> str:
         """The line of the script with the launch, and its text."""
-        return place(str(self.path), self.number).replace(str(self.path), self.path.name, 1)
+        return quoted(self.path, self.number)
 
     def check(self) -> None:
         """Raise InputError for arguments that the kernel does not have."""
@@ -70,6 +73,11 @@ class Caught(KernelLaunch):
         """The key of a launch. Launches with the same key have the same answer."""
         arguments = tuple((name, described(value)) for name, value in self.arguments.items())
         return id(self.kernel.found), described(self.grid), arguments, self.num_warps, self.num_stages
+
+
+def quoted(path: Path, number: int) -> str:
+    """A line of a script, by the name of the file, with its text."""
+    return place(str(path), number).replace(str(path), path.name, 1)
 
 
 def described(value: Value) -> object:
@@ -129,6 +137,10 @@ class ScriptRun:
     missing: set[str] = field(default_factory=set)
     """The packages that are not installed, whose place stand-ins took."""
     notes: list[str] = field(default_factory=list)
+    flex: list[tuple[str, str]] = field(default_factory=list)
+    """(the line, the way round) of each call of FlexAttention."""
+    operations: dict[str, list[int]] = field(default_factory=dict)
+    """The lines of the script with operations of PyTorch that a GPU would run, by their names."""
 
     def tell(self, text: str) -> None:
         """Note something once."""
@@ -138,8 +150,17 @@ class ScriptRun:
     def tell_line(self, text: str) -> None:
         """Note, with the line of the script where it is so first, that a number is not known."""
         if not any(note.startswith(text) for note in self.notes):
-            where = place(str(self.path), line_of(self.path)).replace(str(self.path), self.path.name, 1)
-            self.tell(f"{text}, first at {where}")
+            self.tell(f"{text}, first at {quoted(self.path, line_of(self.path))}")
+
+    def uncounted(self) -> list[str]:
+        """A note on PyTorch's own operations: `2 matmuls (line 14) of PyTorch are not counted`."""
+        parts = []
+        for name, lines in sorted(self.operations.items(), key=lambda each: each[0] == OTHER):
+            first, last = min(lines), max(lines)
+            where = f"line {first}" if first == last else f"lines {first} to {last}"
+            parts.append(f"{numbered(len(lines), name)} ({where})")
+        verb = "is" if [len(lines) for lines in self.operations.values()] == [1] else "are"
+        return [f"{joined(parts)} of PyTorch {verb} not counted"] if parts else []
 
 
 def caught_launches(file: str, capability: int = 90, seconds: float | None = None) -> ScriptRun:
@@ -149,6 +170,7 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
         raise InputError("--script", file, "a Python file that launches kernels")
     found = ScriptRun(Path(file).resolve())
     pretended = tensors(found, capability)  # before missing packages have stand-ins
+    flex = flex_attention(lambda why: found.flex.append((quoted(found.path, line_of(found.path)), why)))
     with ExitStack() as stack:
         missing = stack.enter_context(stand_ins(found.path.stem, found.path.parent))
         for each in (
@@ -157,6 +179,7 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
             launches_caught(found, capability),
             measures_pretended(found.tell, found.tell_line),
             pretended,
+            flex,
             inductor_code(found.path, lambda *launch: found.launches.append(note(found.path, *launch))),
             redirect_stdout(sys.stderr),
         ):
@@ -174,7 +197,7 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
         except Exception as error:
             found.early = fault(error, found.path)
     found.missing = missing
-    found.notes += uncounted(found.path)
+    found.notes += found.uncounted()
     return found
 
 
@@ -194,7 +217,11 @@ def tensors(run: ScriptRun | None = None, capability: int = 90) -> AbstractConte
     """A context in which PyTorch's tensors take no memory, if PyTorch is installed."""
     if find_spec("torch") is None:
         return nullcontext()
-    return pretended_tensors(capability) if run is None else pretended_tensors(capability, run.tell_line)
+    if run is None:
+        return pretended_tensors(capability)
+    return pretended_tensors(
+        capability, run.tell_line, lambda name: run.operations.setdefault(name, []).append(line_of(run.path))
+    )
 
 
 def without_pytorch(run: ScriptRun) -> str:
@@ -251,11 +278,10 @@ class Compiled:
 
     @cached_property
     def _made(self) -> Compilation:
-        kernel, launch = self._launch.kernel, self._launch
-        chosen = kernel.choices(launch.arguments)[0]
+        launch = self._launch
+        chosen = launch.kernel.choices(launch.arguments)[0]
         values = launch.completed(chosen)
-        warps, stages = launch.num_warps or chosen.num_warps or WARPS, launch.num_stages or chosen.num_stages or STAGES
-        return Compilation(kernel, values, f"sm_{self._capability}", warps, stages)
+        return Compilation(launch.kernel, values, f"sm_{self._capability}", *launch.options(chosen, values))
 
     def forget_changed(self, given: Mapping[str, Value]) -> None:
         """Forget the integers that the launch changes, among the arguments as they were handed to it."""

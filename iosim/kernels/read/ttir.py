@@ -9,40 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from ...errors import InputError
 from ..walk.code import Block, Code, Operation, Type, joined_atomics
 
 PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
-
-
-class Named(Protocol):
-    """A value, a block or a region: something with an identity."""
-
-    def id(self) -> int: ...
-
-
-class ValueOfTriton(Named, Protocol):
-    def get_type(self) -> object: ...
-    def get_loc(self) -> object: ...
-
-
-class BlockOfTriton(Named, Protocol):
-    def get_parent(self) -> Named: ...
-    def get_num_arguments(self) -> int: ...
-    def get_argument(self, number: int) -> ValueOfTriton: ...
-
-
-class OperationOfTriton(Protocol):
-    def get_name(self) -> str: ...
-    def get_block(self) -> BlockOfTriton | None: ...
-    def get_num_operands(self) -> int: ...
-    def get_operand(self, number: int) -> ValueOfTriton: ...
-    def get_num_results(self) -> int: ...
-    def get_result(self, number: int) -> ValueOfTriton: ...
-    def get_num_regions(self) -> int: ...
-    def get_region(self, number: int) -> Named: ...
 
 
 class Reader:
@@ -51,10 +22,10 @@ class Reader:
 
     def __init__(self, text: str) -> None:
         self.attributes = Attributes(text)
-        self.blocks: dict[int, dict[int, tuple[BlockOfTriton, list[Operation]]]] = {}
+        self.blocks: dict[int, dict[int, tuple[tuple[int, ...], list[Operation]]]] = {}
         self.functions: list[Operation] = []
 
-    def visit(self, found: OperationOfTriton) -> None:
+    def visit(self, found) -> None:  # type: ignore[no-untyped-def]
         """Read one operation, and put it at the end of its block."""
         block, name = found.get_block(), found.get_name()
         if block is None:
@@ -64,9 +35,10 @@ class Reader:
             self.functions.append(operation)
             return
         blocks = self.blocks.setdefault(block.get_parent().id(), {})
-        blocks.setdefault(block.id(), (block, []))[1].append(operation)
+        arguments = tuple(block.get_argument(k).id() for k in range(block.get_num_arguments()))
+        blocks.setdefault(block.id(), (arguments, []))[1].append(operation)
 
-    def read(self, found: OperationOfTriton, name: str) -> Operation:
+    def read(self, found, name: str) -> Operation:  # type: ignore[no-untyped-def]
         """An operation as a plain value."""
         operands = [found.get_operand(k) for k in range(found.get_num_operands())]
         results = [found.get_result(k) for k in range(found.get_num_results())]
@@ -89,15 +61,11 @@ class Reader:
 
     def region(self, identity: int) -> tuple[Block, ...]:
         """The blocks of a region, in order."""
-        return tuple(
-            Block(
-                tuple(block.get_argument(k).id() for k in range(block.get_num_arguments())), joined_atomics(operations)
-            )
-            for block, operations in self.blocks.pop(identity, {}).values()
-        )
+        blocks = self.blocks.pop(identity, {}).values()
+        return tuple(Block(arguments, joined_atomics(operations)) for arguments, operations in blocks)
 
 
-def place(values: list[ValueOfTriton]) -> tuple[str | None, int | None]:
+def place(values) -> tuple[str | None, int | None]:  # type: ignore[no-untyped-def]
     """The file and line of the first value that has them."""
     for value in values:
         found = PLACE.search(str(value.get_loc()))

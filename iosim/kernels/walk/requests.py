@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ...hardware import SECTOR_BYTES
-from .numbers import Mask, Number
+from .numbers import Mask, Number, lane_axes
 
 if TYPE_CHECKING:
     from .numbers import Integers, Truths
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MOST_STARTS = 1 << 22  # starts that are kept before equal ones are merged
 MOST_PIECES = 1 << 22  # intervals that are merged at a time
+NOWHERE = 1 << 62  # beyond all addresses
 
 
 @dataclass
@@ -41,16 +43,18 @@ class Pattern:
         self.starts.append(starts)
         self.counts.append(np.ones_like(starts))
         self.waiting += len(starts)
-        if self.waiting > MOST_STARTS:
+        if self.waiting > max(MOST_STARTS, len(self.starts[0])):
             self.gather()
 
     def gather(self) -> tuple[Integers, Integers]:
         """(the distinct starts in order, the number of requests at each)."""
-        starts, inverse = np.unique(np.concatenate(self.starts), return_inverse=True)
-        counts = np.zeros(len(starts), np.int64)
-        np.add.at(counts, inverse, np.concatenate(self.counts))
-        self.starts, self.counts, self.waiting = [starts], [counts], 0
-        return starts, counts
+        if self.waiting:
+            starts, counts = np.concatenate(self.starts), np.concatenate(self.counts)
+            order = np.argsort(starts, kind="stable")  # what was gathered before is in order already
+            starts, counts = starts[order], counts[order]
+            new = np.flatnonzero(np.r_[True, starts[1:] > starts[:-1]])
+            self.starts, self.counts, self.waiting = [starts[new]], [np.add.reduceat(counts, new)], 0
+        return self.starts[0], self.counts[0]
 
     @property
     def words(self) -> int:
@@ -62,10 +66,11 @@ class Pattern:
         """The sectors that requests touch. A sector counts once for each request that touches it."""
         starts, counts = self.gather()
         total = 0
-        for rest in np.unique(starts % SECTOR_BYTES):
+        places = starts % SECTOR_BYTES
+        for rest in np.flatnonzero(np.bincount(places)):
             first, last = self.offsets + rest, self.offsets + rest + self.word_bytes - 1
             touched = len(np.union1d(first // SECTOR_BYTES, last // SECTOR_BYTES))
-            total += touched * int(counts[starts % SECTOR_BYTES == rest].sum())
+            total += touched * int(counts[places == rest].sum())
         return total
 
     def behind(self, size: int) -> tuple[int, int]:
@@ -101,9 +106,11 @@ def joined(pieces: Iterator[tuple[Integers, Integers]]) -> tuple[Integers, Integ
 class Requests:
     """All requests of one kind (reads, writes or atomics) to one argument."""
 
-    def __init__(self, note: Callable[[Integers, Integers, Integers], None] | None = None) -> None:
+    def __init__(self, note: Callable[[Integers, Integers, Integers], None] | None = None, whole: bool = False) -> None:
         self.note = note
         """A function that is called for each request with (bytes from its first word, the programs, their starts)."""
+        self.whole = whole or note is not None
+        """Whether a request stays one pattern. Else its rows may be patterns of their own, which counts the same."""
         self.patterns: dict[tuple[int, bytes], Pattern] = {}
         self.lanes = 0
         """The number of lanes, including those that are masked off."""
@@ -112,42 +119,30 @@ class Requests:
 
     def add(self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
         """Add a request of the programs that are `on`, for the words at `offset` where the mask holds."""
-        self.lanes += int(np.prod(shape, dtype=np.int64)) * int(on.sum())
-        lanes = np.ones((1,) * (len(shape) + 1), np.bool_) if mask is None else mask.lanes
-        if mask is not None:
-            on = on & mask.programs.reshape(-1)
-        edge = edge_programs(mask, on)
-        inner = on & ~edge
+        self.lanes += prod(shape) * int(on.sum())
+        mask = mask or everywhere(shape)
+        on = on & mask.programs.reshape(-1)
         if offset.mixed is None:
-            base = np.broadcast_to(offset.programs.reshape(-1), on.shape)
-            self._ask(offset.lanes, lanes, shape, word_bytes, base[inner], np.flatnonzero(inner))
+            edge = edge_programs(mask.mixed, on)
+            inner, base = on & ~edge, np.broadcast_to(offset.programs.reshape(-1), on.shape)
+            lanes = np.broadcast_to(offset.lanes[0], shape)[np.broadcast_to(mask.lanes[0], shape)]
+            self._keep(lanes, word_bytes, base[inner], np.flatnonzero(inner))
         else:
-            edge, inner = on, inner & False
+            edge = on if self.whole else self._keep_rows(offset, mask, shape, word_bytes, on)
         if edge.any():
-            self._ask_one_by_one(offset, mask, shape, word_bytes, np.flatnonzero(edge))
+            self._keep_one_by_one(offset, mask, shape, word_bytes, np.flatnonzero(edge))
 
     def add_anywhere(self, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
         """Add a request of the programs that are `on`, for words at addresses that nobody knows."""
-        lanes = int(np.prod(shape, dtype=np.int64))
-        self.lanes += lanes * int(on.sum())
-        truths = np.ones((1,) * (len(shape) + 1), np.bool_) if mask is None else mask.array
-        each = truths.sum(axis=tuple(range(1, truths.ndim)), dtype=np.int64)
-        each *= lanes // int(np.prod(truths.shape[1:], dtype=np.int64))
+        self.lanes += prod(shape) * int(on.sum())
+        truths = (mask or everywhere(shape)).array
+        each = truths.sum(axis=lane_axes(truths), dtype=np.int64) * (prod(shape) // prod(truths.shape[1:]))
         words = int((np.broadcast_to(each, on.shape) * on).sum())
         self.unplaced[word_bytes] = self.unplaced.get(word_bytes, 0) + words
 
-    def _ask(
-        self, offset: Integers, mask: Truths, shape: tuple[int, ...], word: int, base: Integers, programs: Integers
-    ) -> None:
-        """Add the same request of several programs, which start at `base`."""
-        if len(base) == 0:
-            return
-        on = np.broadcast_to(mask[0], shape)
-        self._keep(np.broadcast_to(offset[0], shape)[on], word, base, programs)
-
     def _keep(self, offsets: Integers, word: int, base: Integers, programs: Integers) -> None:
         """Record a request for words at these distances from each base."""
-        if offsets.size == 0:
+        if not offsets.size or not base.size:
             return
         least = offsets.min()
         offsets = np.sort(offsets - least, axis=None)
@@ -159,17 +154,38 @@ class Requests:
         if self.note is not None:
             self.note(offsets, programs, base + least)
 
-    def _ask_one_by_one(
-        self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word: int, programs: Integers
-    ) -> None:
-        """Add requests of programs that are not all alike. Those that differ only in their start are added together."""
-        places = offset.array
-        truths = np.ones((1,) * places.ndim, np.bool_) if mask is None else mask.array
-        step = max(1, MOST_PIECES // max(1, int(np.prod(shape))))
+    def _keep_rows(self, offset: Number, mask: Mask, shape: tuple[int, ...], word: int, on: Truths) -> Truths:
+        """Record requests whose rows begin where data say row by row, and give the programs that are left: those with
+        rows that share a sector, which counts once for a request. The columns of a row lie alike in all programs."""
+        assert offset.mixed is not None
+        columns = tuple(k for k, n in enumerate(offset.mixed.shape) if k and n == 1)
+        rows = tuple(k for k, n in enumerate(offset.mixed.shape) if k and n > 1)
+        across, on_across = leading(offset.lanes, rows), np.asarray(mask.lanes.any(axis=rows, keepdims=True))
+        down = leading(offset.lanes - across, columns)
+        on_down = np.asarray(mask.lanes.any(axis=columns, keepdims=True))
+        apart = (offset.lanes == across + down).all() and (mask.lanes == (on_across & on_down)).all()
+        wide, tall = (tuple(1 if k in axes else n for k, n in enumerate(shape, 1)) for axes in (rows, columns))
+        if not apart or not on_across.any() or len(on) * prod(tall) > MOST_PIECES:
+            return on
+        by_row = [part for part in mask.mixed if all(part.shape[k] == 1 for k in columns)]
+        edge = edge_programs([part for part in mask.mixed if any(part.shape[k] > 1 for k in columns)], on)
+        asked = Mask(on.reshape(-1, *[1] * len(shape)), on_down, tuple(by_row)).array
+        piece = np.sort(np.broadcast_to(across[0], wide)[np.broadcast_to(on_across[0], wide)])
+        asked, begin = rows_of(asked, len(on), tall), rows_of(offset.programs + down + offset.mixed, len(on), tall)
+        left = edge | share_sectors(np.where(asked, begin + piece[0], NOWHERE), piece[-1] - piece[0] + word)
+        self._keep(piece, word, begin[~left][asked[~left]], np.zeros(0, np.int64))
+        return on & left
 
+    def _keep_one_by_one(
+        self, offset: Number, mask: Mask, shape: tuple[int, ...], word: int, programs: Integers
+    ) -> None:
+        """Record requests of programs that are not all alike. Those that differ only in their start go together."""
+        step = max(1, MOST_PIECES // max(1, prod(shape)))
         for k in range(0, len(programs), step):
             some = programs[k : k + step]
-            at, on = rows_of(places, some, shape), rows_of(truths, some, shape)
+            own = lambda part, some=some: part if len(part) == 1 else part[some]  # noqa: E731
+            at = rows_of(offset.each(own).array, len(some), shape)
+            on = rows_of(mask.each(own).array, len(some), shape)
             for rows in alike(at, on):
                 lanes = on[rows[0]]
                 if lanes.any():
@@ -211,18 +227,35 @@ class Requests:
         return joined(piece for pattern in self.patterns.values() for piece in pattern.pieces())
 
 
-def rows_of(array: Lanes, programs: Integers, shape: tuple[int, ...]) -> Lanes:
+def leading(array: Integers, axes: tuple[int, ...]) -> Integers:
+    """The first elements of an array along some axes, which stay."""
+    return array[tuple(slice(0, 1) if k in axes else slice(None) for k in range(array.ndim))]
+
+
+def rows_of(array: Lanes, programs: int, shape: tuple[int, ...]) -> Lanes:
     """The lanes of some programs, a row for each."""
-    some = array if len(array) == 1 else array[programs]
-    return np.broadcast_to(some, (len(programs), *shape)).reshape(len(programs), -1)
+    return np.broadcast_to(array, (programs, *shape)).reshape(programs, -1)
 
 
-def edge_programs(mask: Mask | None, on: Truths) -> Truths:
-    """The programs whose mask depends on both program and lane and is not the same for all lanes."""
+def everywhere(shape: tuple[int, ...]) -> Mask:
+    """A mask that holds in all lanes."""
+    yes = np.ones((1,) * (len(shape) + 1), np.bool_)
+    return Mask(yes, yes)
+
+
+def edge_programs(parts: Sequence[Truths], on: Truths) -> Truths:
+    """The programs in which some part of a mask, which depends on both program and lane, is not true for all lanes."""
     edge = np.zeros_like(on)
-    for part in mask.mixed if mask is not None else ():
-        edge |= ~part.reshape(len(part), -1).all(axis=1)
+    for part in parts:
+        edge |= ~part.all(axis=lane_axes(part))
     return edge & on
+
+
+def share_sectors(starts: Integers, length: int) -> Truths:
+    """The programs in which two of the pieces that begin here, of so many bytes, touch the same sector."""
+    starts = np.sort(starts, axis=1)
+    last = (starts[:, :-1] + length - 1) // SECTOR_BYTES
+    return ((starts[:, 1:] // SECTOR_BYTES <= last) & (starts[:, 1:] != NOWHERE)).any(axis=1)
 
 
 def alike(places: Integers, on: Truths) -> Sequence[Integers]:

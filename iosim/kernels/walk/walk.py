@@ -19,7 +19,7 @@ from .numbers import Choice, Known, Mask, Number, Pointer, Unknown
 from .operations import RULES, as_mask, as_number, either, result_of
 from .places import Refusal, place_of
 from .requests import Requests
-from .work import Work, Works, work_of
+from .work import Work, work_of
 
 if TYPE_CHECKING:
     from ...errors import InputError
@@ -42,10 +42,10 @@ HARMLESS = {  # operations that move no words of arguments
 
 @dataclass
 class Moved:
-    """The requests of a launch by (argument, kind), its FLOPs of matrix products, and its programs."""
+    """The requests of a launch by (argument, kind), and its arithmetic."""
 
     requests: dict[tuple[str, ...], Requests] = field(default_factory=dict)
-    works: Works = field(default_factory=Works)
+    work: Work = field(default_factory=Work)
     by_line: bool = False
     """Whether the key of a request also has the line of its operation, with the text."""
     log: Log | None = None
@@ -98,7 +98,6 @@ class Programs:
         self.ids = (numbers % x, numbers // x % y, numbers // (x * y))
         self.first, self.count = first, count
         self.values: Values = {}
-        self.work = np.zeros((count, len(Work._fields)), np.int64)
         self.done: dict[int, Work] = {}
 
     # ------------------------------------------------------------ values
@@ -115,7 +114,6 @@ class Programs:
                 for target, taken, values in self.branches(block.operations[-1], on):
                     self.enter(self.code.blocks[target], values, taken, places[target])
                     places[target] |= taken
-        self.moved.works.add(self.work)
 
     def start(self) -> None:
         """Give the kernel's arguments their values: addresses, and integers that are known."""
@@ -167,7 +165,7 @@ class Programs:
             self.done[id(block)] = work_of(block)
         done = self.done[id(block)]
         if any(done):
-            self.work += on[:, None] * np.array(done, np.int64)
+            self.moved.work = self.moved.work.and_also(done, int(on.sum()))
         for operation in block.operations:
             self.run_operation(operation, on)
 
@@ -237,7 +235,8 @@ class Programs:
             return
         if key not in self.moved.requests:
             log = self.moved.log
-            self.moved.requests[key] = Requests(None if log is None else partial(log.note, key[0], key[1]))
+            told = None if log is None else partial(log.note, key[0], key[1])
+            self.moved.requests[key] = Requests(told, whole=self.moved.by_line)
         if self.moved.log is not None:
             self.moved.log.first, self.moved.log.number = self.first, self.moved.log.number + 1
         self.moved.requests[key].add(pointer.offset, where, type.shape, width, on)

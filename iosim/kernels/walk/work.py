@@ -5,35 +5,18 @@ An operation on a tensor counts once for each element, as in the roofline. Scala
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from .code import DOTS, Block, Operation
 
-if TYPE_CHECKING:
-    from .numbers import Integers
-
-EXPONENTIALS = (
-    "math.exp",
-    "math.exp2",
-    "math.log",
-    "math.log2",
-    "math.sin",
-    "math.cos",
-    "math.tanh",
-    "math.rsqrt",
-    "math.sqrt",
-    "math.erf",
-    "tt.extern_elementwise",
-)
+EXPONENTIALS = ("tt.extern_elementwise", *(f"math.{name}" for name in (
+    "exp", "exp2", "log", "log2", "sin", "cos", "tanh", "rsqrt", "sqrt", "erf")))  # fmt: skip
 FLOATS = ("f16", "bf16", "f32", "f64", "f8E5M2", "f8E4M3FN")
 
 
 class Work(NamedTuple):
-    """The operations of one program."""
+    """The operations of one program, or of several together."""
 
     flops: int = 0
     """FLOPs of matrix products."""
@@ -41,31 +24,9 @@ class Work(NamedTuple):
     """FLOPs of matrix products, weighted by time: 1 for 16-bit words, 1/2 for 8-bit words, 2 for 32-bit words."""
     exponentials: int = 0
 
-
-@dataclass
-class Works:
-    """The operations of all programs of a launch. Programs of one kind do the same."""
-
-    counts: dict[Work, int] = field(default_factory=dict)
-    """{kind: number of programs}."""
-
-    def add(self, rows: Integers) -> None:
-        """Add programs: a row of numbers for each."""
-        if bool((rows == rows[0]).all()):
-            found = rows[:1], np.array([len(rows)])
-        else:
-            found = np.unique(rows, axis=0, return_counts=True)
-        for kind, count in zip(*(part.tolist() for part in found), strict=True):
-            self.counts[Work(*kind)] = self.counts.get(Work(*kind), 0) + count
-
-    @property
-    def programs(self) -> int:
-        return sum(self.counts.values())
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of matrix products, of all programs."""
-        return sum(kind.flops * count for kind, count in self.counts.items())
+    def and_also(self, other: Work, times: int) -> Work:
+        """The operations of this and of so many times another."""
+        return Work(*(own + more * times for own, more in zip(self, other, strict=True)))
 
 
 def work_of(block: Block) -> Work:
