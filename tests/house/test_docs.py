@@ -1,17 +1,15 @@
-"""README and docs show what the program prints today."""
+"""What README and docs say is there: code, commands, paths and links. test_sessions.py has what they show."""
 
 import contextlib
 import inspect
 import io
 import re
-import shlex
 import subprocess
 import sys
 
 import click
 import pytest
 from paths import ROOT
-from sessions import sessions
 
 from iosim.commands.cli import main
 from iosim.commands.listed import all_commands
@@ -19,23 +17,6 @@ from iosim.commands.listed import all_commands
 COMMANDS = all_commands()
 
 README = (ROOT / "README.md").read_text()
-
-
-def shown(pages):
-    """The commands of pages; those of explain need Triton."""
-    return [
-        pytest.param(
-            command, output, id=command[:30], marks=pytest.mark.needs("triton") if "explain" in command else ()
-        )
-        for page in pages
-        for command, output in sessions(page)
-    ]
-
-
-@pytest.mark.parametrize("command, output", shown([README, (ROOT / "docs/commands.md").read_text()]))
-def test_the_session_is_what_is_printed(command, output, iosim, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert iosim(*shlex.split(command)).stdout == output
 
 
 def test_the_first_screen_has_the_question_the_picture_the_commands_and_the_answer():

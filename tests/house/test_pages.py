@@ -1,28 +1,13 @@
-"""The pages of docs/schedules print what the program prints, and their tables hold."""
+"""The tables of the pages of docs/schedules hold."""
 
 import re
-import shlex
-from pathlib import Path
 
 import pytest
 from paths import DOCS
-from sessions import sessions
 
 import iosim
 
 PAGES = DOCS / "schedules"
-NAMES = [page.relative_to(PAGES).with_suffix("") for page in sorted(PAGES.glob("*.md"))] + [Path("../masks")]
-
-
-def cases(name):
-    found = sessions((PAGES / f"{name}.md").read_text())
-    assert found, "a page shows what it is about"
-    return [pytest.param(command, output, id=f"{name}-{k}") for k, (command, output) in enumerate(found)]
-
-
-@pytest.mark.parametrize("command, output", [case for name in NAMES for case in cases(name)])
-def test_what_is_shown_is_what_is_printed(command, output, iosim):
-    assert iosim(*shlex.split(command)).stdout == output
 
 
 def rows_of(name, columns):

@@ -1,13 +1,13 @@
-"""docs/tutorial.md: commands print what is shown, code prints what is said, and every number of the text is produced."""
+"""docs/tutorial.md: code prints what is said, and every number of the text is produced."""
 
 import contextlib
 import io
 import json
 import re
-import shlex
 
 import pytest
 from paths import DOCS, ROOT
+from sessions import sessions
 
 import iosim
 from iosim.core.tiling import Tiling
@@ -15,37 +15,8 @@ from iosim.hardware import load
 from iosim.pictures.mask_text import describe
 
 PAGE = (DOCS / "tutorial.md").read_text()
-BLOCKS = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", PAGE, re.S)
+BLOCKS = sessions(PAGE)
 PROSE = re.sub(r"\s+", " ", re.sub(r"```.*?```", " ", PAGE, flags=re.S))
-
-
-def in_order(shown, printed):
-    """Whether all shown lines are printed, in this order. Three dots stand for lines that are left out."""
-    rest = "\n" + printed
-    for number, part in enumerate(re.split(r"^\.\.\.\n", shown, flags=re.M)):
-        place = rest.find("\n" + part)
-        if place < 0 or (number == 0 and part and place > 0):
-            return False
-        rest = "\n" + rest[place + 1 + len(part) :] if part else rest
-    return shown.endswith("...\n") or not rest.strip("\n")
-
-
-@pytest.mark.parametrize("command, shown", [
-    pytest.param(*block, id=block[0][:40], marks=pytest.mark.needs("triton") if block[0].startswith("explain") else ())
-    for block in BLOCKS
-])  # fmt: skip
-def test_what_is_shown_is_printed(command, shown, iosim, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    assert in_order(shown, iosim(*shlex.split(command)).stdout)
-
-
-def test_lines_that_are_not_printed_are_found():
-    printed = "a\nb\nc\nd\n"
-    assert all(in_order(shown, printed) for shown in (printed, "a\n...\nc\nd\n", "...\nb\n...\nd\n", "...\nc\n...\n"))
-    assert not any(
-        in_order(shown, printed)
-        for shown in ("a\n", "b\nc\nd\n", "a\nc\nd\n", "...\nc\n...\nb\n...\n", "...\nx\n...\n")
-    )
 
 
 def test_the_code_prints_what_is_said():

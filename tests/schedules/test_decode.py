@@ -1,14 +1,11 @@
 """split-kv and paged, and query heads that share a KV head: by hand, on arrays, and with planted mistakes."""
 
 import random
-import re
-import shlex
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paths import DATA
 from random_masks import random_mask
 from verdicts import seen_by, wrong
 
@@ -221,17 +218,3 @@ def test_the_best_key_tile_is_no_longer_than_a_page_or_a_share(name, most):
         assert row.Bc == most, row
         longer = count(N, 128, Nk=9000, M="8MB", tile_multiple=16, schedules=name, tiles=f"{row.Br}x9008")[name]
         assert (row.total, row.sram_peak_bytes) == (longer.total, longer.sram_peak_bytes)
-
-
-BLOCKS = [
-    pytest.param(*block, id=f"{page.stem}-{k}")
-    for page in sorted((DATA.parent.parent / "docs" / "schedules").glob("*.md"))
-    for k, block in enumerate(re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", page.read_text(), re.S))
-]
-
-
-@pytest.mark.parametrize("command, shown", BLOCKS)
-def test_the_docs_show_what_is_printed(command, shown, iosim):
-    """Every line of the pages is in the answer, in the same order. A page may leave out lines."""
-    printed = iter(iosim(*shlex.split(command)).stdout.splitlines())
-    assert all(line in printed for line in shown.splitlines() if line != "..."), command
