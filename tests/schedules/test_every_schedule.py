@@ -6,7 +6,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from footprints import footprints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from verdicts import wrong
@@ -14,7 +13,6 @@ from verdicts import wrong
 from iosim import SCHEDULES, Attention, Capacity, Folded, Tiling, Traffic
 from iosim.core.problem import DENSE
 from iosim.masks import parse_mask
-from iosim.search.best import best_tiles, footprint
 
 MASKS = ["dense", "causal", "window:3", "window:1b", "global:2|strided:5", "causal:b&~window:2", "~causal",
          "causal&(chunk:7|sink:2)"]  # fmt: skip
@@ -96,48 +94,6 @@ def test_arrays_count_like_numbers(name, options):
         assert found == {t: tuple(map(int, words)) for t, words in one.tensors.items()}
         peaks = [int(np.broadcast_to(peak, 500)[k]) for peak in (room.peak_words, room.peak_bytes)]
         assert peaks == [one_room.peak_words, one_room.peak_bytes]
-
-
-@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:2", "causal&window:3"])
-def test_best_is_the_least_of_an_exhaustive_search(name, mask):
-    search_everything(name, mask, 3)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", [n for n in SCHEDULES if n != "standard"])
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:2", "causal&window:3"])
-def test_best_is_the_least_in_more_problems(name, mask):
-    search_everything(name, mask, 6)
-
-
-def search_everything(name, mask, problems):
-    schedule, rng = SCHEDULES[name], random.Random(name + mask)
-    for _ in range(problems):
-        N, Nk, d, multiple = rng.randint(1, 14), rng.randint(1, 14), rng.randint(1, 6), rng.choice([1, 1, 2, 3])
-        more = {"acc_dtype": rng.choice(["fp16", "fp32"]), "visit_all": rng.random() < 0.3}
-        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), **more)
-        p = schedule.about(p)
-        M = rng.randint(8 * d + 6, 40 * d + 200)
-        totals, depth = {}, multiple if "depth" in schedule.more_tiles else 1
-        sizes = product(*(range(multiple, length + multiple, multiple) for length in (p.N, p.Nk)))
-        tilings = [Tiling(rows_q, rows_k, depth=depth) for rows_q, rows_k in sizes]
-        for tiling, need in zip(tilings, footprints(schedule, p, tilings), strict=True):
-            if need.peak_bytes <= M:
-                totals[tiling] = moved(schedule, p, tiling)
-        best = best_tiles(schedule, p, M, multiple)
-        assert (best is None) == (not totals)
-        if totals and schedule.more_tiles:  # a larger space, gone through in the schedule's own tests
-            assert moved(schedule, p, best) <= min(totals.values())
-            assert footprint(schedule, p, best).peak_bytes <= M
-        elif totals:
-            assert totals[best] == min(totals.values())
-
-
-def moved(schedule, p, tiling):
-    watcher = Traffic()
-    machine = Folded(p, watcher).run(schedule, tiling)
-    return sum(sum(moved) * p.hbm_bytes(machine.tensors[name]) for name, moved in watcher.tensors.items())
 
 
 def test_counts_are_exact_at_any_size():

@@ -1,7 +1,5 @@
 """memory-efficient: the bytes that its kernel was measured to read, its formula, its search, planted mistakes."""
 
-import random
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +12,6 @@ from iosim.errors import FoldingError
 from iosim.masks import parse_mask
 from iosim.masks.reach import needed
 from iosim.schedules import find
-from iosim.search.best import best_tiles, footprint
 
 NAME = "memory-efficient"
 SCHEDULE = find(NAME)
@@ -74,21 +71,3 @@ def test_a_mask_counts_one_problem_at_a_time():
     p = Attention(np.array([8, 9]), 4, mask=parse_mask("causal"))
     with pytest.raises((FoldingError, TypeError)):
         counted(Folded, p, Tiling(2, 2))
-
-
-@pytest.mark.parametrize("mask", ["dense", "causal", "window:9"])
-def test_the_search_is_exact(mask):
-    rng = random.Random(mask)
-    for _ in range(4):
-        N, Nk, d, multiple = rng.randint(20, 60), rng.randint(20, 60), rng.randint(1, 8), rng.choice([1, 3, 8])
-        p = Attention(N, d, Nk=Nk, mask=parse_mask(mask), acc_dtype="fp32")
-        M, least = rng.randint(200, 4000), None
-        for rows_q in range(multiple, N + multiple, multiple):
-            for rows_k in range(multiple, Nk + multiple, multiple):
-                t = Tiling(rows_q, rows_k)
-                if footprint(SCHEDULE, p, t).peak_bytes <= M:
-                    words = sum(map(sum, counted(Folded, p, t).values()))
-                    least = words if least is None else min(least, words)
-        found = best_tiles(SCHEDULE, p, M, multiple)
-        assert (found and sum(map(sum, counted(Folded, p, found).values()))) == least
-        assert found is None or footprint(SCHEDULE, p, found).peak_bytes <= M

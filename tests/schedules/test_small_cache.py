@@ -1,9 +1,7 @@
 """Attention below d^2 words: the exact optimum, the order N^2 d / sqrt(M), and which schedule is best at which M."""
 
-import random
 import re
 import time
-from itertools import product
 from math import sqrt
 
 import pytest
@@ -12,7 +10,6 @@ from paths import DOCS
 import iosim
 from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic
 from iosim.masks import parse_mask
-from iosim.search.best import best_tiles, footprint
 
 NAMES = ["small-cache", "small-cache-q", "standard-square"]
 
@@ -21,26 +18,6 @@ def words(schedule, p, tiling):
     watcher = Traffic()
     Folded(p, watcher).run(schedule, tiling)
     return watcher.total
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_best_tiles_are_the_least_of_all_five_sizes(name):
-    schedule, rng = SCHEDULES[name], random.Random(name)
-    for _ in range(6):
-        N, Nk, d, multiple = rng.randint(1, 7), rng.randint(1, 7), rng.randint(1, 5), rng.choice([1, 1, 2, 3])
-        p = Attention(N, d, Nk=Nk, dv=rng.randint(1, 5), acc_dtype=rng.choice(["fp16", "fp32"]))
-        M = rng.randint(6, 160)
-        ends = (N, Nk, min(3, max(d, Nk)), N, p.dv)
-        space = [
-            Tiling(q, k, depth=x, rows_o=o, cols_o=c)
-            for q, k, x, o, c in product(*(range(multiple, end + multiple, multiple) for end in ends))
-        ]
-        fitting = [t for t in space if footprint(schedule, p, t).peak_bytes <= M]
-        best = best_tiles(schedule, p, M, multiple)
-        assert (best is None) == (not fitting)
-        if best:
-            assert best in fitting
-            assert words(schedule, p, best) == min(words(schedule, p, t) for t in fitting)
 
 
 def test_deeper_parts_of_the_sum_move_the_same_words():

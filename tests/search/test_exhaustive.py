@@ -30,12 +30,13 @@ WIDTHS = ["fp8", "fp16", "fp32", "fp64"]
 
 def random_problem(rng, name, most):
     """A problem that the schedule is about, with random sizes, types, heads, options and mask."""
-    schedule, few = SCHEDULES[name], 3 if SCHEDULES[name].more_tiles else most
+    schedule = SCHEDULES[name]
+    few = {0: most, 1: 7}.get(len(schedule.more_tiles), 4)  # every tiling is tried
     heads, kv_heads = rng.choice([(1, 1), (1, 1), (3, 3), (4, 2)])
     options = {
-        "Nk": rng.randint(1, few), "dv": rng.randint(1, 3 if schedule.more_tiles else 5), "heads": heads,
+        "Nk": rng.randint(1, few), "dv": rng.randint(1, min(few, 5)), "heads": heads,
         "kv_heads": kv_heads, "dtype": rng.choice(WIDTHS), "acc_dtype": rng.choice(WIDTHS), "lse": rng.random() < 0.4,
-        "keep_p": rng.random() < 0.5, "elementwise": rng.choice([0, 0, 2]), "count_init": rng.random() < 0.3,
+        "keep_p": rng.random() < 0.5, "visit_all": rng.random() < 0.3, "elementwise": rng.choice([0, 0, 2]), "count_init": rng.random() < 0.3,
         "splits": rng.randint(1, 5), "page_size": rng.randint(1, 5), "gqa": rng.choice(["repeat", "repeat", "pack"]),
         "dropout": Dropout(0.5, 1) if schedule.drops and rng.random() < 0.5 else None,
     }  # fmt: skip
