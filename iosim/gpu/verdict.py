@@ -14,12 +14,15 @@ from ..counting.bounds import floor_of
 from ..hardware import SECTOR_BYTES, Hardware
 from ..schedules import find
 from ..search.best import footprint
+from ..timing.bound import RESOURCES, time_at_least
+from ..timing.products import MATRIX_BYTES, UNITS, MatrixUnit
+from ..timing.work import work_of
 from .compulsory import compulsory_bytes
 from .cuda.sectors import PartialSectors, partial_sectors
 from .jobs import Job, Note, OutputErrors, ScheduleJob
 from .moved import DECIMALS, Moved, in_whole_tiles, moved
 from .ncu.counters import ProfiledKernel
-from .verdict_rows import DramRow, FloorRow, OutputRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
+from .verdict_rows import DramRow, FloorRow, OutputRow, SmemRow, SmRow, Summary, TensorWords, TimeRow, Verdict, WordRow
 
 TMA_TOLERANCE = 0.0005  # for bytes counted at the crossbar, which carries a little more than loads
 LSE_ROWS = 8  # of a request of a tuned kernel
@@ -67,8 +70,9 @@ def verify(evidence: Evidence, hardware: Hardware | None) -> Verdict:
         "mask": str(p.mask),
         **words,
         **sm,
+        **smem_row(evidence, faults),
         **dram_row(evidence),
-        **time_row(simulated, evidence, hardware),
+        **time_row(simulated, evidence, hardware, faults),
         **output,
         "ok": not faults,
         "faults": "; ".join(faults),
@@ -184,6 +188,28 @@ def table_bytes(evidence: Evidence) -> int:
     return int(SECTOR_BYTES * warps * tables * pairs * p.instances)
 
 
+def smem_row(evidence: Evidence, faults: list[str]) -> SmemRow:
+    """Bytes that products read from shared memory, and all that left its banks."""
+    job, kernels = evidence.scheduled, evidence.kernels
+    seen = [k.smem_read_bytes for k in kernels]
+    found = None if not kernels or None in seen else sum(many or 0 for many in seen)
+    unit = unit_of_kernel(job)
+    works = () if unit is None else work_of(find(job.name), job.problem, job.tiling, unit)
+    counted = sum(work.smem_read_bytes for work in works) if works else None
+    rest = None if found is None or counted is None else found - counted
+    if rest is not None and rest < 0:
+        faults.append(f"products read {counted:,} B from shared memory, the hardware counted {found:,} B")
+    return {"smem_read_bytes": counted, "hw_smem_read_bytes": found, "smem_rest_bytes": rest}
+
+
+def unit_of_kernel(job: ScheduleJob) -> MatrixUnit | None:
+    """How the products of a kernel read shared memory: tuned ones by wgmma; generated ones by mma.sync, a warp of 16
+    rows at a time, which reads Q again for each key tile. None of products on CUDA cores."""
+    if job.tuned:
+        return UNITS["wgmma"]
+    return UNITS["mma.sync"]._replace(held=False) if job.problem.word_bytes == MATRIX_BYTES else None
+
+
 # ---------------------------------------------------------------- DRAM, time, output
 
 
@@ -217,12 +243,18 @@ def dram_row(evidence: Evidence) -> DramRow:
     }
 
 
-def time_row(simulated: Moved, evidence: Evidence, hardware: Hardware | None) -> TimeRow:
-    """The measured time, and the rates achieved in it. The profiler times each kernel alone, with a cold L2. Without
-    the profiler, events time them in the same way."""
-    found = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds")
+def time_row(simulated: Moved, evidence: Evidence, hardware: Hardware | None, faults: list[str]) -> TimeRow:
+    """The measured time beside the least one, and the rates achieved in it. The profiler times each kernel alone, with
+    a cold L2. Without the profiler, events time them in the same way. A time below the least one is a fault."""
+    found, job = sum(k.seconds for k in evidence.kernels) or evidence.note.get("seconds"), evidence.scheduled
+    bound = None if hardware is None else time_at_least(find(job.name), job.problem, job.tiling, hardware)
+    if bound and found and found < bound.seconds:
+        faults.append(f"took {found * 1e6:,.1f} us, at least {bound.seconds * 1e6:,.1f} us: {RESOURCES[bound.binds]}")
     return {
         "seconds": found and round(found, DECIMALS),
+        "at_least_seconds": bound.seconds if bound else None,
+        "binds": bound.binds if bound else None,
+        "time_ratio": quotient(found, bound.seconds) if found and bound else None,
         "event_seconds": evidence.note.get("seconds"),
         "sm_bytes_per_second": found and (simulated.read_bytes + simulated.write_bytes) / found,
         "flops_per_second": found and simulated.flops / found,

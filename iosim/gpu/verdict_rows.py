@@ -35,6 +35,15 @@ class SmRow(TypedDict):
     write_ratio: float | None
 
 
+class SmemRow(TypedDict):
+    """Bytes read from shared memory: those of the products, counted (smem_), all that left the banks (hw_smem_), and
+    what is left for prologue, epilogue, softmax and accumulators."""
+
+    smem_read_bytes: int | None
+    hw_smem_read_bytes: int | None
+    smem_rest_bytes: int | None
+
+
 class DramRow(TypedDict):
     """Bytes between L2 and DRAM, measured, and between which totals they lie; the bytes that the launches cannot but
     load, and how many times as many they loaded.
@@ -52,9 +61,12 @@ class DramRow(TypedDict):
 
 
 class TimeRow(TypedDict):
-    """The measured seconds, and the rates achieved in them."""
+    """The measured seconds, the least that are possible, and the rates achieved."""
 
     seconds: float | None
+    at_least_seconds: float | None
+    binds: str | None
+    time_ratio: float | None
     event_seconds: float | None
     sm_bytes_per_second: float | None
     flops_per_second: float | None
@@ -83,7 +95,7 @@ class FloorRow(TypedDict):
     measured_ratio_to_floor: float | None
 
 
-class Verdict(WordRow, SmRow, DramRow, TimeRow, OutputRow, FloorRow):
+class Verdict(WordRow, SmRow, SmemRow, DramRow, TimeRow, OutputRow, FloorRow):
     """The row of a job: simulated and measured side by side. `ok` says whether all agree, and `faults` which do not."""
 
     schedule: str
@@ -143,9 +155,12 @@ VERDICT: Columns[SweepVerdict] = columns_of(
     Column("read_ratio", "number", "x simulated", ".5f"),
     Column("hw_write_bytes", heading="SM written", spare=7),
     Column("write_ratio", "number", "x simulated ", ".5f"),
+    Column("smem_read_bytes", heading="products read", spare=10),
+    Column("hw_smem_read_bytes", heading="banks read", spare=9),
     Column("ratio_to_floor", "number", "x floor", over_floor),
     Column("dram_ratio", "number", "DRAM x compulsory", ".3f"),
     Column("seconds", "number", "us", lambda row: times(row["seconds"], 1e6, 1)),
+    Column("time_ratio", "number", "x at least", ".2f"),
     Column("flops_per_second", "number", "TFLOP/s", lambda row: times(row["flops_per_second"], 1e-12, 1), 4),
     Column("sm_bytes_per_second", "number", "TB/s", lambda row: times(row["sm_bytes_per_second"], 1e-12, 2), 3),
     Column("error", "number", "error", ".1e", 2),
@@ -154,8 +169,9 @@ VERDICT: Columns[SweepVerdict] = columns_of(
 )
 OF_PROBLEM = ("N", "Nk", "d", "mask", "batch", "heads", "dtype", "acc_dtype")
 SHOWN = (
-    "tiles", "words", "device_words", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio", "ratio_to_floor",
-    "dram_ratio", "seconds", "flops_per_second", "sm_bytes_per_second", "error", "allowed_error", "ok",
+    "tiles", "words", "device_words", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio", "smem_read_bytes",
+    "hw_smem_read_bytes", "ratio_to_floor", "dram_ratio", "seconds", "time_ratio", "flops_per_second",
+    "sm_bytes_per_second", "error", "allowed_error", "ok",
 )  # fmt: skip
 
 

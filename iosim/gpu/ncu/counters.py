@@ -25,7 +25,9 @@ TO_L2 = "l1tex__m_l1tex2xbar_write_bytes.sum"
 DRAM_READ, DRAM_WRITE = "dram__bytes_read.sum", "dram__bytes_write.sum"
 TIME = "gpu__time_duration.sum"
 L2_WRITES = "lts__t_sectors_srcunit_tex_op_write.sum"
-METRICS = (LOADS, STORES, REDUCTIONS, FROM_L2, TO_L2, L2_WRITES, DRAM_READ, DRAM_WRITE, TIME)
+BANK_READS = "l1tex__data_bank_reads.sum"  # words of 4 bytes that leave the banks of shared memory and L1
+METRICS = (LOADS, STORES, REDUCTIONS, FROM_L2, TO_L2, L2_WRITES, DRAM_READ, DRAM_WRITE, TIME, BANK_READS)
+BANK_BYTES = 4
 LAUNCH_METRICS = (
     "launch__registers_per_thread",
     "launch__occupancy_limit_blocks",
@@ -81,6 +83,11 @@ class ProfiledKernel:
         """
         through_lsu, all_sectors = self.get(STORES) + self.get(REDUCTIONS), SECTOR_BYTES * self.get(L2_WRITES)
         return all_sectors if self.through_tma and 2 * through_lsu < all_sectors else through_lsu
+
+    @property
+    def smem_read_bytes(self) -> int | None:
+        """Bytes that leave the banks of shared memory and of the L1; None if they were not counted."""
+        return BANK_BYTES * self.get(BANK_READS) if BANK_READS in self.metrics else None
 
     @property
     def spilled_bytes(self) -> int | None:
