@@ -22,10 +22,10 @@ from iosim.core.tiling import Tiling
 from iosim.gpu.cuda.machine import generate
 from iosim.hardware import load
 from iosim.schedules import find
-from iosim.tuning.timed_tiles import sizes_up_to
 
 FLASH2 = find("flash2")
 REPEATS = 15
+SIZES = (16, 32, 48, 64, 80, 96, 128, 192, 256)  # rows of a candidate's tiles
 SHAPES = (  # N, d, heads, dtype
     (4096, 64, 16, "fp16"), (1024, 64, 32, "fp16"), (2048, 128, 16, "fp16"), (1000, 64, 48, "fp16"),
     (4096, 128, 8, "fp16"), (512, 128, 66, "bf16"), (1024, 64, 64, "fp32"), (3000, 80, 10, "fp16"),
@@ -47,6 +47,11 @@ def main() -> int:
     given.folder.mkdir(parents=True, exist_ok=True)
     measure(given.folder, given.seconds, given.first)
     return 0
+
+
+def sizes_up_to(length: int) -> tuple[int, ...]:
+    """The sizes below the length of an axis, and the first that holds it all."""
+    return SIZES[: sum(size < length for size in SIZES) + 1]
 
 
 def candidates(p: Attention) -> list[Tiling]:
