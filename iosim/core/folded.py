@@ -53,14 +53,15 @@ def unknown(name: str) -> property:
 class FoldedTile(Tile):
     """All tiles of a loop at once. `extent` is the size of the largest one; no other size is known.
 
-    `cuts` are the loops that cut the axis, from the outermost on, each with the positions of one of its parts.
+    Its loop has tiles of `step` positions. `before` are the loops around it that cut the same axis, from the outermost
+    on, each with the positions of one of its parts.
     """
 
-    __slots__ = ("cuts", "extent")
+    __slots__ = ("before", "extent", "step")
     extent: Size  # type: ignore[misc]
 
     def __init__(self, length: Size, extent: Size, size: Size, before: Cuts):
-        self.length, self.extent, self.cuts = length, extent, (*before, (self, size))
+        self.length, self.extent, self.step, self.before = length, extent, size, before
 
     index, start, size = map(unknown, ("index", "start", "size"))  # type: ignore[assignment]
 
@@ -205,7 +206,9 @@ class Folded(Machine):
             changed = dict.fromkeys(inner.tiles, inner)
         else:
             changed = {tile: AxisGroup(tile, length, size)}
-        self._groups, self._totals = {**outer, **changed}, {}
+        replaced = {outer[x] for x in changed if x in outer}
+        self._groups = {**{x: group for x, group in outer.items() if group not in replaced}, **changed}
+        self._totals = {}
         try:
             yield tile
         finally:
@@ -214,7 +217,7 @@ class Folded(Machine):
     def _masked(self, line: MaskLine, tile: FoldedTile, size: Size) -> dict[Tile, Group]:
         """The groups of a loop over the active tiles of a mask line."""
         mask = line.mask
-        if line.kind == "row" and (len(tile.cuts) > 1 or not same(size, mask.rows_k)):
+        if line.kind == "row" and (tile.before or not same(size, mask.rows_k)):
             return self._cells(line, tile)
         if not same(size, mask.rows_q if line.kind == "column" else mask.rows_k):
             raise FoldingError("a loop over a line of the mask must use the mask's tile size")
@@ -230,10 +233,11 @@ class Folded(Machine):
 
     def _cells(self, line: MaskLine, tile: FoldedTile) -> dict[Tile, Group]:
         """The groups of a loop over the active parts of a row of the mask, on an axis of keys that other loops cut."""
-        mask, i, (*before, (_, size)) = line.mask, cast(Tile, line.tile), tile.cuts
+        mask, i, before, size = line.mask, cast(Tile, line.tile), tile.before, tile.step
         block = before[-1][1] if before else mask.Nk
         outer = [x for x, _ in before]
-        if self._groups[i].tiles - {i, *outer} or any(anywhere(keys % block != 0) for _, keys in before):
+        loops = {x for cut in (i, *outer) for x in self._groups[cut].tiles if not isinstance(x, Span)}
+        if loops - {i, *outer} or any(anywhere(keys % block != 0) for _, keys in before):
             raise FoldingError("a row of the mask whose keys other loops cut in other places; run it unrolled")
         rows: SizeClasses = []
         for kind in mask.cells(block, size):
@@ -269,7 +273,7 @@ def cuts_of(length: Size | Tile) -> Cuts:
     """The loops that cut an axis of `length`, or the part of one that a loop goes through."""
     if isinstance(length, Share):
         return ((length.tile, length.each),)
-    return length.cuts if isinstance(length, FoldedTile) else ()
+    return (*length.before, (length, length.step)) if isinstance(length, FoldedTile) else ()
 
 
 def joined(tile: Tile, groups: dict[Tile, Group]) -> dict[Tile, Group]:
