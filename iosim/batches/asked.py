@@ -10,16 +10,24 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import numpy as np
 
 from ..core.problem import DENSE
+from ..masks.closed_form import Strip
+from ..masks.expression import Atom, Join, unit
 from ..masks.grouped import grouped
+from ..masks.seen import of_tokens
+from ..masks.strips import strip_of
 from .shapes import Shapes, shapes_of
 
 if TYPE_CHECKING:
     from ..core.mask_types import Mask
     from ..core.problem import Attention
     from ..core.tiling import Rule
+    from ..masks.expression import Expr
+    from ..masks.mask import Mask as TextMask
     from .requests import Request
 
     Segment = tuple[Hashable, int]
@@ -146,8 +154,31 @@ class Batch:
 
     @cached_property
     def mask(self) -> Mask:
-        """The mask of the requests. One new token sees every key under `causal`."""
-        return DENSE if self.single and self.problem.mask.is_causal else self.problem.mask
+        """The mask of the requests; the dense one if it hides nothing, as `causal` from a single new token."""
+        low, high = self.strip or (1, 0)
+        hides = np.any(low > 1 - self.shapes.new) or np.any(high < self.shapes.tokens - 1)
+        return self.problem.mask if hides else DENSE
+
+    @cached_property
+    def strip(self) -> Strip | None:
+        """The strips of diagonals that the mask shows, one for each shape; None for any other mask."""
+        mask, of = self.problem.mask, self.shapes
+        if mask is DENSE:
+            return Strip(-of.new, of.tokens)
+        return strip_of(expr_of(mask), of.new, of.tokens, of.tokens - of.new) if in_tokens(mask) else None
+
+    @cached_property
+    def looks_ahead(self) -> bool:
+        """Whether a new token may see a later one."""
+        if self.single or self.mask.is_causal:
+            return False
+        of, mask = self.shapes, self.problem.mask
+        if self.strip is not None:
+            return bool(np.any((of.new > 1) & (self.strip.high > of.tokens - of.new)))
+        if not in_tokens(mask):
+            return True
+        later = Join("&", (expr_of(mask), Join("~", (Atom("causal"),))))
+        return any(of_tokens(later, *shape).any_rows for shape in zip(of.new.tolist(), of.tokens.tolist(), strict=True))
 
     @cached_property
     def packed_mask(self) -> Mask | None:
@@ -168,3 +199,13 @@ class Batch:
     def distinct_tokens(self) -> int:
         """The tokens of all requests, each once: the keys."""
         return self.tokens - self.tree.tokens_saved
+
+
+def expr_of(mask: Mask) -> Expr:
+    """The expression of a mask that is not dense."""
+    return cast("TextMask", mask).expr
+
+
+def in_tokens(mask: Mask) -> bool:
+    """Whether a mask that is not dense speaks of positions of tokens only."""
+    return unit(expr_of(mask)) == "tokens"

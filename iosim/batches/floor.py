@@ -7,18 +7,21 @@ Requests that have none in common are several problems, whose floors add up (sec
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, TENSORS, narrowed
 from ..counting.floors import floor_of_seen, held_words, narrowest_bytes
-from ..masks.visible import Visible, visible
+from ..masks.visible import Visible, key_ranges, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..core.mask_types import Mask
     from .asked import Batch
+
+    Ranges = defaultdict[int, list[range]]
 
 
 class BatchFloor(NamedTuple):
@@ -84,29 +87,73 @@ def seen_by(mask: Mask, new: int, tokens: int) -> Visible:
 def seen_by_family(batch: Batch, family: tuple[int, ...]) -> Visible:
     """What the queries of requests with tokens in common see, each key once.
 
-    If every request sees all of its keys, the keys are the distinct tokens. Else they are at least those of the request
-    that sees most.
+    If every request sees all of its keys, the keys are the distinct tokens. Else those that they see are put together.
     """
     requests = [batch.requests[index] for index in family]
     seen = [seen_by(batch.mask, one.new, one.tokens) for one in requests]
     nodes = {node for index in family for node in batch.tree.paths[index]}
     shared = [batch.tree.shared[node] for node in nodes]
-    distinct = sum(one.tokens for one in requests) - sum(node.tokens * (len(node.users) - 1) for node in shared)
-    every = all(one.keys == request.tokens for one, request in zip(seen, requests, strict=True))
-    keys = distinct if every else max(one.keys for one in seen)
-    any_keys = distinct if every else max(one.any_keys for one in seen)
+    keys = any_keys = sum(one.tokens for one in requests) - sum(one.tokens * (len(one.users) - 1) for one in shared)
+    if not all(one.keys == request.tokens for one, request in zip(seen, requests, strict=True)):
+        keys, any_keys = keys_together(batch, family)
     return Visible(
         sum(one.pairs for one in seen), sum(one.rows for one in seen), keys, sum(one.any_rows for one in seen), any_keys
     )
 
 
+def keys_together(batch: Batch, family: tuple[int, ...]) -> tuple[int, int]:
+    """The distinct keys that the queries of a family see, those of queries that see two keys or more, and all."""
+    found = [0, 0]
+    in_nodes: tuple[Ranges, ...] = defaultdict(list), defaultdict(list)
+    for index in family:
+        one, places = batch.requests[index], [0]
+        for node in batch.tree.paths[index]:
+            places.append(places[-1] + batch.tree.shared[node].tokens)
+        for k, ranges in enumerate(ranges_seen(batch.mask, one.new, one.tokens)):
+            found[k] += sum(map(len, clipped(ranges, places[-1], one.tokens)))
+            for node, (start, end) in zip(batch.tree.paths[index], pairwise(places), strict=True):
+                in_nodes[k][node] += clipped(ranges, start, end)
+    several, every = (
+        more + sum(covered(ranges) for ranges in nodes.values()) for more, nodes in zip(found, in_nodes, strict=True)
+    )
+    return several, every
+
+
+def ranges_seen(mask: Mask, new: int, tokens: int) -> tuple[list[range], ...]:
+    """The keys that the queries of a request see: those of queries that see two keys or more, and all."""
+    if mask is DENSE or mask.is_causal:
+        seen = seen_by(mask, new, tokens)
+        return [range(seen.keys)], [range(seen.any_keys)]
+    return tuple([range(first, last + 1) for first, last in found] for found in key_ranges(mask, new, tokens))
+
+
+def clipped(ranges: list[range], start: int, end: int) -> list[range]:
+    """The parts of ranges that lie in start..end-1, counted from `start` on."""
+    parts = (range(max(one.start, start) - start, min(one.stop, end) - start) for one in ranges)
+    return [part for part in parts if len(part)]
+
+
+def covered(ranges: list[range]) -> int:
+    """The numbers that lie in any of some ranges."""
+    total = reached = 0
+    for one in sorted(ranges, key=lambda one: one.start):
+        total += max(0, one.stop - max(one.start, reached))
+        reached = max(reached, one.stop)
+    return total
+
+
 def distinct_words(batch: Batch) -> dict[str, int]:
-    """The words of Q, of the tensors of keys and values, and of O, each word once, over all heads and layers."""
-    p = narrowed(batch.problem, N=1, Nk=1)
+    """The words of Q, of the tensors of keys and values, and of O, each word once, over all heads and layers. Keys that
+    no query sees are left out, and queries that see none."""
+    p, seen = narrowed(batch.problem, N=1, Nk=1), [*problems_of(batch)]
+    queries = sum(times * one.any_rows for one, times in seen)
+    keys = sum(times * one.any_keys for one, times in seen)
     found = {}
     for name in ("Q", *p.cache_tensors, "O"):
         tensor = TENSORS[name]
-        rows = batch.new_tokens * p.heads if name in "QO" else batch.distinct_tokens * p.kv_heads
+        rows = keys * p.kv_heads
+        if name in "QO":
+            rows = (queries if name == "Q" else batch.new_tokens) * p.heads
         if tensor.axes[0] == "scale_rows" and not p.scale_words:
             rows = p.kv_heads  # one scale for all
         found[name] = p.batch * rows * p.length(tensor.axes[1])

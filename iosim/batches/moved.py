@@ -113,7 +113,7 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
         grid_blocks=grid // batch.layers,
         lengths_bytes=LENGTHS_BYTES * grid,
         largest_block=largest,
-        kv_times_read=kept / distinct_words,
+        kv_times_read=kept / max(1, distinct_words),
         ratio_to_floor=words / floor_words if floor_words and fits is not False else None,
         tensors=tensors,
         by_shape=by_shape(batch, found) if detail else ((), ()),

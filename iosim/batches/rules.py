@@ -50,7 +50,8 @@ def launches_of(library: Library) -> Callable[[Batch], list[Launch]]:
         choice = library.choose(seen(batch), batch.shapes, batch.multiprocessors or 0)
         options: dict[str, Size] = {} if batch.problem.divided else {**library.options}
         prefix = common_prefix(batch) if library.name == "vLLM" else 0
-        if prefix and vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors or 1, prefix):
+        windowed = batch.mask is not DENSE and not batch.mask.is_causal
+        if prefix and not windowed and vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors or 1, prefix):
             return over_prefix(batch, choice.tiles, options, prefix)
         return in_shares(batch, choice, options)
 

@@ -120,6 +120,7 @@ def chunked(size: int) -> Way:
         f"chunk-{size}",
         f"new tokens in chunks of {size}, each a launch that reads the keys before it again",
         lambda batch: rows(batch, batch.packed_mask is not None and batch.group > 1, in_chunks(batch.shapes, size)),
+        fails=lambda batch: no_parts(batch, f"chunks of {size}") if size < batch.shapes.new.max() else "",
     )
 
 
@@ -137,9 +138,16 @@ def no_heads(batch: Batch) -> str:
 
 def no_drafts(batch: Batch) -> str:
     """Why new tokens cannot be run one by one."""
-    if batch.single:
-        return "every request has one new token"
-    return "" if batch.problem.mask.is_causal else "new tokens one by one are those of --mask causal"
+    return "every request has one new token" if batch.single else no_parts(batch, "new tokens one by one")
+
+
+def no_parts(batch: Batch, parts: str) -> str:
+    """Why new tokens cannot be run in parts, each before the next one is there."""
+    if "documents" in str(batch.problem.mask):
+        return f"{parts} have no documents of their own lengths"
+    if not batch.looks_ahead:
+        return ""
+    return f"{parts} see no later token, which --mask {batch.problem.mask} may show: join it with causal"
 
 
 def no_prefix(batch: Batch) -> str:
@@ -210,6 +218,8 @@ def ways_of(batch: Batch, names: Sequence[str] = ()) -> list[Way]:
     """The ways that are named, else those that can be run and are usual. InputError for one that cannot be run."""
     every = {**BY_NAME, **{way.name: way for way in map(chunked, batch.chunks)}}
     if not names:
+        if batch.chunks:
+            ways_of(batch, [f"chunk-{size}" for size in batch.chunks])
         return [way for way in every.values() if not way.fails(batch) and way.usual(batch)]
     found = []
     for name in dict.fromkeys(names):

@@ -60,6 +60,11 @@ def sums(values: Size, owners: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.add.reduceat(values, np.flatnonzero(np.diff(owners, prepend=-1)))
 
 
+def largest(sizes: Size) -> int:
+    """The largest of some sizes."""
+    return sizes if isinstance(sizes, int) else int(sizes.max())
+
+
 def choose(test: Test, yes: Size, no: Size) -> Size:
     """`yes` where the test is true, `no` elsewhere."""
     if isinstance(test, bool):

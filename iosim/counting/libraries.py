@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from ..core.arrays import largest, smaller
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
 
@@ -25,7 +26,8 @@ FA2_SPLIT_TILES = {64: (64, 256), 128: (64, 128), 256: (64, 64)}
 """{most d: (Br, Bc)} of its kernel that splits the keys."""
 FA3_TILES = {64: (192, 192), 96: (192, 144), 128: (128, 176), 192: (128, 112), 256: (128, 80)}
 FA3_MASKED = {64: (192, 128), 96: (192, 144), 128: (128, 128), 192: (128, 112), 256: (128, 80)}
-"""{most d: (Br, Bc)} of FlashAttention-3 without a mask, and under `causal`."""
+FA3_WINDOW = {64: (192, 160), 96: (192, 128), 128: (128, 128), 192: (128, 96), 256: (128, 64)}
+"""{most d: (Br, Bc)} of FlashAttention-3 without a mask, under `causal`, and under a window."""
 MOST_SPLITS = 128
 FULL, GOOD = 0.8, 0.85  # the share of an SM's places that is enough, and of the best efficiency that is good enough
 PREFIX_TOKENS, PREFIX_REQUESTS = 256, 8  # the least of a cascade in vLLM
@@ -138,7 +140,17 @@ def splits_of(blocks: int, places: int, tiles: int) -> int:
 
 def flash_attention_3(p: Attention, r: Requests, sms: int) -> Choice:
     """Heads of requests of unequal lengths are always packed."""
-    return Choice(of_width(FA3_TILES if p.mask is DENSE else FA3_MASKED, p), group_of(p) > 1)
+    tiles = FA3_TILES if p.mask is DENSE else FA3_MASKED if p.mask.is_causal else FA3_WINDOW
+    return Choice(of_width(tiles, p), group_of(p) > 1)
+
+
+def keys_in_reach(p: Attention, r: Requests, Br: int) -> Size:
+    """The keys of each request that FlashInfer shares out: all, or under a window those of a tile, in whole pages."""
+    from ..masks.strips import keys_behind
+    from ..schedules.decode import PAGE_SIZE
+
+    window, page = keys_behind(p.mask), int(p[PAGE_SIZE])
+    return r.tokens if window is None else smaller(r.tokens, -(-(window + Br) // page) * page)
 
 
 def flashinfer(p: Attention, r: Requests, sms: int) -> Choice:
@@ -146,7 +158,7 @@ def flashinfer(p: Attention, r: Requests, sms: int) -> Choice:
     for each multiprocessor."""
     mean = r.sum(r.new) * group_of(p) // r.requests
     Br = 128 if mean > 64 and p.dv < 256 else 64 if mean > 16 else 16
-    return Choice(Tiling(Br, 64), group_of(p) > 1, -(-r.tokens // share_tokens(p, r, sms, Br)))
+    return Choice(Tiling(Br, 64), group_of(p) > 1, -(-keys_in_reach(p, r, Br) // share_tokens(p, r, sms, Br)))
 
 
 def share_tokens(p: Attention, r: Requests, sms: int, Br: int) -> int:
@@ -154,9 +166,9 @@ def share_tokens(p: Attention, r: Requests, sms: int, Br: int) -> int:
     from ..schedules.decode import PAGE_SIZE
 
     page = int(p[PAGE_SIZE])
-    pages, tiles = -(-r.tokens // page), -(-r.new * group_of(p) // Br)
+    pages, tiles = -(-keys_in_reach(p, r, Br) // page), -(-r.new * group_of(p) // Br)
     most = 2 * sms // p.kv_heads
-    low, high = max(128 // page, 1), -(-r.longest // page)
+    low, high = max(128 // page, 1), largest(pages)
     while low < high:
         middle = (low + high) // 2
         if r.sum(tiles * -(-pages // middle)) > most:

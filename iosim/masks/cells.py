@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
-from ..core.arrays import clamp, smaller
+from ..core.arrays import clamp, largest, smaller
 from ..core.tiling import S
 from ..errors import InputError
 from .closed_form import Axis, Strip, clamped_floors
@@ -77,20 +77,15 @@ def whole_cells(blocks: Size, block: Size, size: Size) -> list[Cells[Size]]:
     """The cells of `size` keys in whole blocks: all of them where blocks end with a cell, else those at one place of
     every block, or those of one block. Raises InputError where that are too many progressions."""
     each: Size = block // size
-    if not most(block % size):
+    if not largest(block % size):
         return [Cells(0, size, size, blocks * each)]
-    here, there = most(each), most(blocks)
+    here, there = largest(each), largest(blocks)
     if min(here, there) > MOST_PROGRESSIONS:
         allowed = f"blocks of keys with at most {MOST_PROGRESSIONS} tiles each, or as many blocks"
         raise InputError(WHERE, f"{min(here, there)} tiles in a block of keys", allowed, "larger tiles that divide it")
     if here <= there:
         return [Cells(k * size, size, block, blocks * (each > k)) for k in range(here)]
     return [Cells(k * block, size, size, each * (blocks > k)) for k in range(there)]
-
-
-def most(sizes: Size) -> int:
-    """The largest of some sizes."""
-    return sizes if isinstance(sizes, int) else int(sizes.max())
 
 
 def seen_by_rows(rows: Rows, cells: list[Cells[Size]]) -> list[tuple[Size, Size]]:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from .expression import Expr
     from .pieces import Pieces, Whole
 
+    Ranges = list[tuple[int, int]]
+
 MOST_RESIDUES = 2**22  # some tenths of a second
 
 
@@ -62,6 +64,19 @@ def of_strip(strip: Strip, N: int, Nk: int) -> Visible:
 def by_interval(expr: Expr, N: int, Nk: int) -> Visible:
     """What the queries see, from pieces of rows in which each row sees as many keys as the one before, or one more or
     less. Under stripes, each row is a piece."""
+    (any_rows, rows, pairs), *parts = rows_seen(expr, N, Nk)
+    any_keys, keys = (sum(last - first + 1 for first, last in runs_of(part, Nk)) for part in parts)
+    return Visible(pairs, rows, keys, any_rows, any_keys)
+
+
+def key_runs(expr: Expr, N: int, Nk: int) -> tuple[Ranges, Ranges]:
+    """The keys that queries see, as ranges (first, last): those of queries that see two or more, and all."""
+    _, any_seen, seen = rows_seen(expr, N, Nk)
+    return runs_of(seen, Nk), runs_of(any_seen, Nk)
+
+
+def rows_seen(expr: Expr, N: int, Nk: int) -> tuple[tuple[int, int, int], list[Pieces], list[Pieces]]:
+    """((queries that see a key, those that see two or more, the pairs of these), their pieces, and those of all)."""
     import numpy as np
 
     from .pieces import pieces
@@ -82,7 +97,7 @@ def by_interval(expr: Expr, N: int, Nk: int) -> Visible:
             if least == 2:
                 numbers[2] += (number * (2 * first + more[some] * (number - 1)) // 2).sum()
     any_rows, rows, pairs = map(int, numbers)
-    return Visible(pairs, rows, keys_of(seen, Nk), any_rows, keys_of(any_seen, Nk))
+    return (any_rows, rows, pairs), any_seen, seen
 
 
 def rows_that_see(least: int, start: Whole, stop: Whole, each: Whole, more: Whole) -> tuple[Whole, Whole]:
@@ -96,20 +111,19 @@ def rows_that_see(least: int, start: Whole, stop: Whole, each: Whole, more: Whol
     return start + late, start + np.where((more == 0) & (each < least), 0, early)
 
 
-def keys_of(parts: Sequence[Pieces], Nk: int) -> int:
-    """The number of keys that some pieces of rows see together."""
+def runs_of(parts: Sequence[Pieces], Nk: int) -> Ranges:
+    """The keys that some pieces of rows see together, as ranges with gaps between them."""
     import numpy as np
 
-    from .closed_form import Axis
-    from .intervals import all_runs, union
+    from .intervals import all_runs, merged
 
     found = [all_runs(part.joined()) for part in parts if len(part.start)]
     if not found:
-        return 0
+        return []
     first, last = (np.concatenate([run[k] for run in found]) for k in (1, 2))
-    none = np.zeros(len(first), np.intp)
-    one = np.ones(1, first.dtype)
-    return int(union(none, none, first, last, Axis(one * Nk, one, one * 0)).tiles.sum())
+    order = np.argsort(first, kind="stable")
+    first, last = merged(first[order], np.minimum(last[order], Nk - 1), 1)
+    return list(zip(first.tolist(), last.tolist(), strict=True))
 
 
 def of_stride(size: int, N: int, Nk: int) -> Visible:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..core.arrays import choose, larger, smaller
+from ..core.problem import DENSE
 from .atoms import Diagonals
 from .closed_form import Axis, Counts, Strip, strip_counts
-from .expression import Atom, Expr
+from .expression import Atom, Expr, unit
 
 if TYPE_CHECKING:
+    from ..core.mask_types import Mask as AnyMask
     from ..core.typing import Size
+
+    class Mask(Protocol):
+        """A mask of an expression."""
+
+        @property
+        def expr(self) -> Expr: ...
 
 
 def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts | None:
@@ -20,6 +28,15 @@ def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -
         return expr.row.counts(expr.value, rows, cols, shift)
     strip = strip_of(expr, rows.length, cols.length, shift)
     return None if strip is None else strip_counts(strip, rows, cols)
+
+
+def keys_behind(mask: AnyMask) -> int | None:
+    """The most keys before its own that a query sees under a window; None under a mask that has no such bound."""
+    if mask is DENSE or unit(cast("Mask", mask).expr) != "tokens":
+        return None
+    far = 1 << 62
+    strip = strip_of(cast("Mask", mask).expr, far, far, 0)
+    return None if strip is None or strip.low == -far else -int(strip.low)
 
 
 def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:

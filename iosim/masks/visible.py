@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..core.mask_types import Mask as AnyMask
     from .files import MaskFile
     from .mask import BoundMask, Mask
+    from .seen import Ranges
 
 MOST_VISIBLE_PAIRS = 2**26  # looked at one by one: about a second
 
@@ -49,6 +50,31 @@ def of_mask(found: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     if by_tiles or unit(found.expr) == "mixed":
         return by_pair(found, N, Nk, tiling)
     return of_tokens(found.expr, N, Nk)
+
+
+def key_ranges(mask: AnyMask, N: int, Nk: int) -> tuple[Ranges, Ranges]:
+    """The keys that queries see, as ranges (first, last): those of queries that see two or more, and all."""
+    from .expression import unit
+    from .seen import key_runs
+
+    found = cast("Mask", mask)
+    if unit(found.expr) == "tokens":
+        return key_runs(found.expr, N, Nk)
+    import numpy as np
+
+    several, every = np.zeros(Nk, bool), np.zeros(Nk, bool)
+    for _, part in found.bind(Attention(N, 1, Nk), Tiling(1, 1)).parts():
+        several |= part[part.sum(axis=1) > 1].any(axis=0)
+        every |= part.any(axis=0)
+    return ranges_of(several), ranges_of(every)
+
+
+def ranges_of(keys: NDArray[np.bool_]) -> Ranges:
+    """The ranges (first, last) of the keys that are marked."""
+    import numpy as np
+
+    edges = np.flatnonzero(np.diff(np.pad(keys.astype(np.int8), 1)))
+    return list(zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True))
 
 
 def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:

@@ -161,3 +161,43 @@ def test_vllm_triton_has_the_segments_of_its_kernel():
     table = 4 * 16 * sum(-(-tokens // 16) for tokens in (1024, 777, 512, 100))
     lists = 1600  # lengths and starts, in 320 programs
     assert found["Q"]["reads"] + found["K"]["reads"] + found["V"]["reads"] + table + lists == reads
+
+
+def test_windows_of_libraries():
+    """The lines of issues: a step over a long cache under a sliding window, in every library."""
+    found = iosim.batch(
+        "1:65536", 64, heads=8, kv_heads=2, mask="causal&window:255", tiles="16x16", ways="vLLM-Triton,split,paged,pack"
+    )
+    assert {way.tensors["K"]["reads"] for way in found} == {256 * 64 * 2}  # 16 whole tiles, for two heads
+    assert found.distinct["K"] == 256 * 64 * 2 and "fewer" not in found.lines[0]
+    for library, tiles in (("FA2", "128x128"), ("FA3", "192x160"), ("vLLM-Triton", "16x16"), ("FlashInfer", "16x64")):
+        found = iosim.batch(
+            "20 * 1:65530", 64, heads=8, kv_heads=2, mask="causal&window:255", hardware="h100", ways=library
+        )[library]
+        heads, Bc = (8 if library == "FA2" else 2), int(tiles.split("x")[1])
+        first, last = (65530 - 256) // Bc * Bc, min(65530, -(-65530 // Bc) * Bc)
+        assert (found.tiles, found.tensors["K"]["reads"]) == (tiles, 20 * heads * 64 * (last - first)), library
+
+
+def test_a_window_of_all_keys_hides_nothing():
+    for mask in ("causal&window:2999", "window:5000", "causal"):
+        found = iosim.batch("1:3000, 1:200", **{**FIELDS, "mask": mask})
+        assert (
+            found["FA2"].tensors
+            == found["pack"].tensors
+            == iosim.batch("1:3000, 1:200", **{**FIELDS, "mask": "dense"})["pack"].tensors
+        )
+
+
+def test_flashinfer_shares_out_the_keys_in_reach():
+    """One request of 65,536 keys has 16 packed rows. Under a window of 255 keys before, ceil((255 + 16) / 16) = 17 pages
+    of 16 are shared out: 272 keys in 3 shares of at least 128. Without the window there are many more."""
+    fields = {**FIELDS, "hardware": "h200"}
+    batch = iosim.batch("1:65536", **{**fields, "mask": "causal&window:255"}, ways="FlashInfer")
+    assert share_tokens(batch.batch, 16) == 128 and batch.ways[0].tensors["LSEpart"]["writes"] == 32 * 3
+    assert iosim.batch("1:65536", **fields, ways="FlashInfer").ways[0].tensors["LSEpart"]["writes"] > 32 * 3
+
+
+def test_vllm_runs_no_cascade_under_a_window():
+    found = iosim.batch(requests_with(1024, 20), **{**FIELDS, "mask": "causal&window:255"}, hardware="h100")
+    assert found["vLLM"].schedule == "flash2" and found["vLLM"].tensors == found["FA3"].tensors
