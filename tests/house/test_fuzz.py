@@ -309,7 +309,7 @@ GOOD = {
 @pytest.mark.parametrize("values", [1, pytest.param(30, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", GOOD)
 def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
-    """A fault that the command finds, and that is found again when all options are read, is told once."""
+    """A fault that the command finds, and that is found again when all options are read, is told once, by its name."""
     monkeypatch.chdir(tmp_path)
     found = []
     for option in (
@@ -327,29 +327,10 @@ def test_one_bad_value_is_one_fault(name, values, tmp_path, monkeypatch):
                     del line[line.index(other) : line.index(other) + 2]
             line += ["--curve"] if option == "--over" else []
             result = run([name, *line, option, value])
-            if result.exit_code == 2 and result.stderr.count("\n") != 1:
+            named = any(text in result.stderr for text in (option, f"{value}: found", "events of this run: found"))
+            if result.exit_code == 2 and not (result.stderr.count("\n") == 1 and named and not result.stdout):
                 found.append((option, value, result.stderr))
     assert not found, found
-
-
-@pytest.mark.parametrize("value", BAD_NUMBERS[:12])
-@pytest.mark.parametrize("command", ["count", "sweep", "bounds", "verify"])
-@pytest.mark.parametrize("option", ["--N", "--d"])
-def test_each_bad_number_is_refused_by_name(command, option, value):
-    other = {"--N": "--d", "--d": "--N"}[option]
-    args = [command, option, value, other, "8", *(["--M", "1KB"] if command != "verify" else [])]
-    args += ["--dry-run"] if command == "sweep" else []
-    result = run(args)
-    assert result.exit_code == 2 and option in result.stderr and not result.stdout, (args, result.output)
-
-
-def test_kv_heads_must_divide_heads():
-    for command in ("count", "bounds", "verify", "sweep"):
-        memory = ["--M", "1KB"] if command != "verify" else []
-        dry = ["--dry-run"] if command == "sweep" else []
-        args = [command, "--N", "8", "--d", "4", "--heads", "6", "--kv-heads", "4", *memory, *dry]
-        result = run(args)
-        assert result.exit_code == 2 and "--kv-heads" in result.stderr, (args, result.output)
 
 
 @pytest.mark.parametrize("path", BAD_PATHS)
