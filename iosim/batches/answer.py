@@ -316,6 +316,8 @@ def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: 
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
     floors = dict.fromkeys(kernels, together)
     found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, detail) for way in ways]
+    if not isinstance(asked.tiles, Tiling) and all(way.fits is False for way in found):
+        raise InputError("--M", str(asked.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     if kernels:
         beside = f"{', '.join(kernels)}: S and O are in registers beside M, and x floor is that of M and 256 KiB of "
         under = under._replace(notes=(*under.notes, f"{beside}registers together: {together:,} words"))

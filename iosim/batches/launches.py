@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -31,6 +31,8 @@ class Launch:
     options: Mapping[str, Size] = field(default_factory=dict)
     tiles: Tiling | None = None
     sees_all: bool = False
+    key_sizes: Callable[[Attention[Size], int], Sequence[int]] | None = None
+    """`key_sizes(p, multiple)`: the key tiles of which one is best under a mask, if it may not be the smallest."""
     share: Callable[[Attention[Size]], Attention[Size]] | None = None
     """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
 

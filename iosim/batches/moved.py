@@ -12,10 +12,9 @@ from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, wit
 from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
-from ..errors import InputError
 from ..masks.between import between
 from ..masks.grouped import grouped
-from ..search.best import Pair, best_tiles
+from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from .launches import Launch, problem_of
 
@@ -194,37 +193,48 @@ def tiling_of(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling:
     """The tiles of a launch: those asked for, or those of least traffic that fit. One launch has one tile size."""
     if isinstance(batch.tiles, Tiling):
         return batch.tiles
-    assert batch.M_bytes is not None
-    length = len(launch.shapes)
-    if length == 1:
-        found = best_tiles(launch.schedule, next(single(problem, 1)), batch.M_bytes, batch.multiple)  # type: ignore[arg-type]
+    if len(launch.shapes) == 1 and launch.key_sizes is None:
+        alone = next(single(problem, 1))
+        found = best_tiles(launch.schedule, alone, cast("int", batch.M_bytes), batch.multiple)  # type: ignore[arg-type]
     else:
         found = least(batch, launch, problem)
-    if found is None:
-        raise InputError("--M", str(batch.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
-    return found
+    return found or Tiling(batch.multiple, min(key_sizes(batch, launch) or [batch.multiple]))
+
+
+def key_sizes(batch: Batch, launch: Launch) -> Sequence[int]:
+    """The sizes of key tiles of which one is best under a mask, beside any number of rows: the smallest, because a
+    whole tile is read if any of it is seen, unless the launch says others. None without a mask."""
+    if launch.key_sizes is not None:
+        return launch.key_sizes(batch.problem, batch.multiple)
+    masked = batch.mask is not DENSE and not launch.sees_all and skips_tiles(launch.schedule, batch.problem)
+    return [batch.multiple] if masked else []
 
 
 def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | None:
-    """The tiles of least traffic over all shapes that fit in M: of equal ones those with the fewest rows. The key tile
-    is the largest that fits, or under a mask the smallest, because a whole tile is read if any of it is seen."""
-    sizes = {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk")}
+    """The tiles of least traffic over all shapes that fit in M: of equal ones those with the fewest rows. Without a
+    mask the key tile is the largest that fits."""
+    M_bytes, sizes = cast("int", batch.M_bytes), {name: int(np.max(getattr(problem, name))) for name in ("N", "Nk")}
     largest = with_mask(narrowed(problem, **sizes, **extreme(launch, np.min)))  # no share is longer than with these
     pair = Pair(launch.schedule, largest, batch.multiple, "rows_q", "rows_k")
-    masked = problem.mask is not DENSE and skips_tiles(launch.schedule, batch.problem)
+    chosen = sorted(key_sizes(batch, launch), reverse=True)
+    tilings = [Tiling(Br, Bc) for Bc in chosen for Br in heights(pair, M_bytes, Bc)]
+    if not chosen:
+        every = heights(pair, M_bytes, batch.multiple)
+        tilings = [Tiling(Br, cast("int", pair.widest(Br, M_bytes))) for Br in every]
     best: tuple[int, Tiling] | None = None
-    for Br in heights(pair, cast("int", batch.M_bytes)):
-        tiling = Tiling(Br, batch.multiple if masked else cast("int", pair.widest(Br, cast("int", batch.M_bytes))))
+    for tiling in tilings:
         total = launch.shapes.sum(counts_of(launch, problem, tiling)["total_bytes"])
         if best is None or total < best[0]:
             best = total, tiling
     return best[1] if best else None
 
 
-def heights(pair: Pair, M_bytes: int) -> Sequence[int]:
-    """The rows of tiles that may be best; if there are many, those that give other numbers of tiles to the largest
-    request."""
-    most, rows, step = int(pair.most(M_bytes)), cast("int", pair.p.N), pair.multiple
+def heights(pair: Pair, M_bytes: int, Bc: int) -> Sequence[int]:
+    """The rows of tiles that may be best beside key tiles of Bc; if there are many, those that give other numbers of
+    tiles to the largest request."""
+    rows, step = cast("int", pair.p.N), pair.multiple
+    units = cast("int", pair.units("rows_q"))
+    most = int(last_within(lambda n: pair.needed(n * step, Bc), M_bytes, units))
     if most <= MOST_TILES:
         return range(step, most * step + 1, step)
     fewest = -(-rows // (most * step))

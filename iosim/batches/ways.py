@@ -11,6 +11,7 @@ page, or several pages, of which each has an entry of the block table.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import lcm
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.problem import DENSE, Tensor
@@ -63,9 +64,11 @@ def key_tiles_traffic(p: Attention, t: Tiling) -> Words:
     return {**queries_outside_traffic(p, t), "table": (entries, 0)}
 
 
-def smallest_key_tiles(p: Attention, multiple: int) -> Iterator[Tiling]:
-    """Tiles of every height, with the smallest key tile: a whole tile is read if any of it is seen."""
-    return (Tiling(rows, multiple) for rows in range(multiple, p.N + multiple, multiple))
+def sizes_in_pages(p: Attention[Size], multiple: int) -> list[int]:
+    """The key tiles that may be best: the parts of a page, which read fewer keys and more entries the smaller they are;
+    if none is a multiple of `multiple`, the least whole pages that are."""
+    page = int(p[PAGE_SIZE])
+    return [size for size in range(multiple, page + 1, multiple) if page % size == 0] or [lcm(page, multiple)]
 
 
 KEY_TILES = Schedule(
@@ -77,7 +80,6 @@ KEY_TILES = Schedule(
     scales=True,
     options=("lse", "keep_p", PAGE_SIZE),
     exact_traffic=key_tiles_traffic,
-    candidates=smallest_key_tiles,
     tensors={"table": Tensor((pages,), "index", of_keys=True)},
 )
 
@@ -163,7 +165,7 @@ def no_key_tiles(batch: Batch) -> str:
     """Why pages are not walked in key tiles."""
     if batch.mask is DENSE:
         return "no mask hides a tile, so paged moves the same"
-    page, Bc = batch.problem[PAGE_SIZE], batch.tiles.rows_k if isinstance(batch.tiles, Tiling) else batch.multiple
+    page, Bc = batch.problem[PAGE_SIZE], batch.tiles.rows_k if isinstance(batch.tiles, Tiling) else 1
     if page % Bc and Bc % page:
         return f"its key tiles have {Bc} keys, neither a part of a page of {page} nor whole pages"
     return no_heads(batch)
@@ -185,7 +187,7 @@ WAYS = (
     Way(
         "paged-tiles",
         "pages in whole key tiles, of which those that the mask hides are left out",
-        packed(KEY_TILES),
+        lambda b: [Launch(KEY_TILES, b.shapes, b.group > 1, key_sizes=sizes_in_pages)],
         KEY_TILES.source,
         no_key_tiles,
     ),

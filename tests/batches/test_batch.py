@@ -2,6 +2,7 @@
 for each request, walks over every tile, and NumPy runs whose outputs are compared with attention in float64."""
 
 import json
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -141,8 +142,45 @@ def test_pages_in_key_tiles_are_paged_without_hidden_tiles():
     assert traffic.tensors["table"] == (3 * 13, 0)
     with pytest.raises(InputError, match="a part of a page of 4"):
         iosim.batch("9:40", **{**SMALL, "tiles": "6x6"}, ways="paged-tiles")
-    best = iosim.batch("9:40", **{**SMALL, "tiles": "best"}, M=2000, ways="paged-tiles").ways[0]
-    assert best.tiles.endswith("x1") and best.fits
+
+
+@pytest.mark.parametrize("problems", [25, pytest.param(300, marks=pytest.mark.long)])
+def test_best_tiles_in_pages_are_the_least_of_all(problems):
+    """Every tile whose keys are a part of a page or whole pages is counted. A larger key tile has fewer entries."""
+    rng, tried = random.Random(41), 0
+    while tried < problems:
+        requests = [(new, new + rng.randint(0, 30)) for new in (rng.randint(1, 12) for _ in range(rng.randint(1, 2)))]
+        fields = {
+            "d": rng.randint(1, 4), "mask": rng.choice(["causal", "causal&window:5"]), "page_size": rng.choice([2, 4, 6]),
+            "heads": 2, "kv_heads": rng.randint(1, 2), "ways": "paged-tiles", "tile_multiple": rng.choice([1, 1, 2, 3]),
+        }  # fmt: skip
+        M, step, page = rng.randint(60, 400), fields["tile_multiple"], fields["page_size"]
+        rows = max(new for new, _ in requests) * 2 // fields["kv_heads"]
+        try:
+            every = [
+                iosim.batch(requests, **{**fields, "tiles": (Br, Bc)}, M=M).ways[0]
+                for Br in range(step, rows + step, step)
+                for Bc in range(step, 45, step)
+                if page % Bc == 0 or Bc % page == 0
+            ]
+        except InputError as error:
+            assert "paged moves the same" in str(error)  # the mask hides nothing
+            continue
+        fitting = [one.total_bytes for one in every if one.fits]
+        if fitting:
+            assert iosim.batch(requests, **fields, M=M).ways[0].total_bytes == min(fitting), (requests, fields, M)
+            tried += 1
+    found = iosim.batch("64:1000", 8, mask="causal", M="16KB", ways="paged-tiles").ways[0]
+    assert (found.tiles, found.total_bytes) == ("64x16", 34_300)
+
+
+def test_a_way_without_a_fitting_tile_refuses_no_other():
+    fields = {"dtype": "fp32", "acc_dtype": "fp32", "mask": "window:3", "page_size": 2}
+    found = iosim.batch("3:4, 1:6", 1, M=28, **fields)
+    assert {way.way: way.fits for way in found if way.way in ("repeat", "paged")} == {"repeat": True, "paged": False}
+    assert found["paged"].ratio_to_floor is None and found.least.way == "repeat"
+    with pytest.raises(InputError, match="an SRAM in which some tile fits"):
+        iosim.batch("3:4, 1:6", 1, M=8, **fields)
 
 
 SCHEDULE_OF = {
