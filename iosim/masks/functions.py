@@ -29,6 +29,7 @@ T = TypeVar("T")
 MaskMod = Callable[[object, object, object, object], object]
 WHERE = "--mask"
 ALLOWED = "py:FILE.py:NAME, where NAME is a mask_mod(b, h, q_idx, kv_idx) of the file, or a call that returns one"
+SCORE_MOD = ("score", "b", "h", "q_idx", "kv_idx")
 SUFFIX = ".py:"
 MOST_PAIRS = 2**32  # of queries and keys, which a function is asked about one by one: N = 65,536
 PAIRS_AT_ONCE = 2**22
@@ -117,6 +118,8 @@ class MaskFunction:
             raise InputError(self.where, f"a value of type {type(found).__name__}", ALLOWED)
         if (parameters := other_parameters(found)) is not None:
             hint = f"if it returns a mask_mod, call it, as {self.expression}({', '.join(parameters)})"
+            if len(parameters) == len(SCORE_MOD):
+                hint = f"it takes what a score_mod({', '.join(SCORE_MOD)}) does, which hides no key: leave out --mask"
             raise InputError(self.where, f"a function of ({', '.join(parameters)})", ALLOWED, hint)
         return found
 

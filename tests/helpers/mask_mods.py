@@ -95,3 +95,7 @@ def distance(b, h, q_idx, kv_idx):
 
 def broken(b, h, q_idx, kv_idx):
     return DOCUMENT[q_idx + 48] == 0
+
+
+def alibi(score, b, h, q_idx, kv_idx):
+    return score - (q_idx - kv_idx) / 2

@@ -1,4 +1,4 @@
-"""docs/explain.md shows what the program prints, and its example in Python runs."""
+"""docs/explain.md and docs/will-it-fit.md show what the program prints, and the example in Python runs."""
 
 import contextlib
 import io
@@ -16,6 +16,34 @@ PAGE = (DOCS / "explain.md").read_text()
 FILE = "tests/helpers/triton_kernels.py"
 TURN = "        m = new\n"
 MISTAKE = "        tl.store(O + head + rows[:, None] * D + dims[None, :], o.to(tl.float16), mask=rows[:, None] < N)\n"
+
+
+FIT = (DOCS / "will-it-fit.md").read_text()
+((TOO_LARGE, SAID),) = re.findall(r"```console\n\$ iosim (.*?)\n(.*?)```", FIT, re.S)
+ROWS = re.findall(
+    r"^\| `(\w+)` \| ([\dx]+) \| (\d+) \| (\d+) \| (\S+) \| ([\d,]+) \| ([\d,]+) \| (yes|no) \|$", FIT, re.M
+)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=" ".join)
+def test_shared_memory_of_the_table(ask, iosim, row):
+    kernel, tiles, warps, stages, gpu, required, there, fits = row
+    line = {"matmul": TOO_LARGE, "attention": COMMAND.partition(" --as ")[0]}[kernel]
+    consts = [f"--const={key}={n}" for key, n in zip(("BM", "BN", "BK"), tiles.split("x"), strict=False)]
+    line = [*re.split(r" --warps | --const B", line)[0].split(), *consts, "--warps", warps, "--stages", stages]
+    line = [part for part in shlex.split(" ".join(line)) + ["--hardware", gpu]]
+    line += ["--const", "GROUP=8"] if kernel == "matmul" else ["--const", "CAUSAL=False"]
+    answer = ask(*line)
+    assert f"{answer['smem_bytes']:,}" == required and answer["fits"] is (fits == "yes")
+    assert (
+        there in iosim("hardware").stdout
+        and (int(required.replace(",", "")) <= int(there.replace(",", ""))) is answer["fits"]
+    )
+    assert iosim(*line, "--fail-unfit").exit_code == (fits == "no")
+
+
+def test_the_public_numbers_are_in_the_table():
+    assert {"98,304", "106,496", "131,072", "147,456"} <= {required for *_, required, _, _ in ROWS} and "101376" in FIT
 
 
 def test_the_session_is_what_is_printed(iosim, monkeypatch):

@@ -135,6 +135,10 @@ BAD = {
     "table_of_heads": ("found 'a mask that reads h'", ""),
     "two_batches": ("found 'a mask that reads b'", ""),
     "sliding_window": ("found 'a function of (size)'", "call it, as sliding_window(size)"),
+    "alibi": (
+        "found 'a function of (score, b, h, q_idx, kv_idx)'",
+        "score_mod(score, b, h, q_idx, kv_idx) does, which hides",
+    ),
     "sinks(1)": ("TypeError", ""),
     "distance": ("found 'values of type int64'", ""),
     "broken": ("IndexError", "line 97 `return DOCUMENT[q_idx + 48] == 0`"),
