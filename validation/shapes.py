@@ -61,7 +61,7 @@ MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an 
 def jobs_of(part: str) -> list[Job]:
     """A set by its name: one of OWN, `family`, `torch`, `math`, `serving` or `sweep`."""
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
-              "family": family}  # fmt: skip
+              "family": family, "levels": levels, "shifted": shifted}  # fmt: skip
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -154,6 +154,28 @@ def family() -> list[Job]:
     rows += [(name, "64x64", replace(large, mask=parse_mask("causal")))
              for name in ("block-sparse-bwd", "block-sparse-q-bwd", "linear-causal")]  # fmt: skip
     return jobs + [ScheduleJob(name, p, parse_tiles(tiles)) for name, tiles, p in rows]
+
+
+def levels() -> list[Job]:
+    """Tuned kernels and ten generated ones, whose reads of shared memory are compared with the counted ones."""
+    own = [job for job in tuned() if isinstance(job, ScheduleJob)]
+    types = ("fp16", "bf16", "fp32")
+    return own + [_job("flash2", 2048, d, 32, f"{Br}x{Bc}", dtype, "fp32", mask)
+                  for d, Br, Bc, dtype, mask in (
+                      (64, 64, 64, types[0], "dense"), (64, 128, 64, types[0], "dense"), (64, 64, 64, types[1], "causal"),
+                      (128, 64, 64, types[0], "dense"), (128, 128, 64, types[0], "dense"), (32, 64, 128, types[0], "dense"),
+                      (64, 32, 32, types[0], "dense"), (64, 16, 64, types[0], "dense"), (64, 48, 80, types[0], "dense"),
+                      (64, 64, 64, types[2], "dense"))]  # fmt: skip
+
+
+def shifted() -> list[Job]:
+    """The examples of `family` under a mask of positions whose last query stands at the last key."""
+    return [job for job in family() if moved_since(job)]
+
+
+def moved_since(job: Job) -> bool:
+    """Whether a job of 2026-11-22 is another problem today: its mask speaks of positions, and keys are cached."""
+    return str(job.problem.mask) not in ("dense", "causal") and job.problem.N != job.problem.Nk
 
 
 def _job(name: str, N: int, d: int, heads: int, tiles: str, dtype: str, acc: str, mask: str) -> Job:

@@ -84,7 +84,7 @@ def main(path: Path) -> None:
     """Profile this script and write the rows."""
     metrics = ",".join((READS, WRITES, TIME))
     options = ["--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off"]
-    command = [find_ncu(), *options, "--metrics", metrics, sys.executable, __file__, "run"]
+    command = [find_ncu(), *options, "--kernel-name", "attend", "--metrics", metrics, sys.executable, __file__, "run"]
     log = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     name = torch.cuda.get_device_name().split()[-1].lower()
     with path.open("w", newline="") as file:
