@@ -30,13 +30,6 @@ def test_under_a_mask_floors_alone_are_proven(schedule):
             assert after.valid is False and after.condition == f"dense attention; {before.condition}"
 
 
-def test_a_floor_is_never_above_what_is_counted():
-    for mask in ("dense", "causal", "window:0", "global:1", "strided:64", "window:0 & global:8"):
-        found = count(256, 64, "64KB", schedules=["block-sparse-q"], tiles="4x4", mask=mask)
-        floors = [b.words for b in found.bounds if b.kind == "floor" and b.valid]
-        assert len(floors) == 2 and all(words <= found.results[0].total for words in floors)
-
-
 @pytest.mark.parametrize("family, schedule", [("", "flash2"), ("backward: ", "flash2-bwd")])
 def test_the_floor_is_in_every_answer(family, schedule, ask, iosim):
     args = ("--N", 8192, "--d", 128, "--M", "100KB")
@@ -84,15 +77,6 @@ def test_what_has_no_floor():
     other = count(64, 8, "4KB", schedules=["linear", "softmax-2pass", "matmul-tiled"])
     assert not any(b.of_class for b in other.bounds)
     assert [r.ratio_to_floor for r in other.results] == [None] * 3
-
-
-def test_narrow_accumulators_have_the_floor_of_a_larger_memory():
-    sizes = {"schedules": ["flash2"], "dtype": "fp32", "acc_dtype": "fp16"}
-    found = count(2048, 64, "64KB", **sizes)
-    entry = next(b for b in found.bounds if b.of_class)
-    least = floor(found.problem, "64KB")
-    assert entry.words == least.words < floor(Attention(2048, 64, dtype="fp32"), "64KB").words
-    assert found.results[0].ratio_to_floor == found.results[0].total / least.words
 
 
 @pytest.mark.parametrize("M, valid", [(64 * 512, True), (64 * 512 + 1, False)])
@@ -179,33 +163,6 @@ def test_detail_in_csv(iosim):
         for kind in ("tensor", "launch"):
             assert sum(int(row["reads"]) for row in here if row["part"].startswith(kind)) == total
         assert all(row["N"] == "64" and row["Br"] for row in here)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--kv-dtype", "fp8"),
-        ("--kv-dtype", "fp32", "--causal"),
-        ("--kv-dtype", "fp8", "--kv-scales", "tensor"),
-        ("--kv-dtype", "fp8", "--kv-scales", 16, "--latent", "--dv", 32),
-        ("--registers", "64K", "--stages", 2, "--acc-dtype", "fp32"),
-    ],
-)
-def test_bounds_take_the_options_of_count(options, ask):
-    """The floors are those of a count of a schedule that reads such keys, with M and without it."""
-    for size in (("--M", "16KB"), ()):
-        args = ("--N", 512, "--d", 64, *options, *size)
-        found, counted = (
-            {bound["name"]: bound for bound in ask(*line)["bounds"]}
-            for line in (
-                ("bounds", *args),
-                ("count", *args, "--schedule", "flash2", *([] if size else ["--tiles", "16x16"])),
-            )
-        )
-        for name in found.keys() - {"attainable"}:
-            assert found[name] == counted[name]
-        if size:
-            assert found["floor"]["words"] <= found["attainable"]["words"] <= counted["attainable"]["words"]
 
 
 def test_a_floor_of_scaled_keys_says_that_scales_are_not_in_it(iosim):

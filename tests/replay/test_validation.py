@@ -1,8 +1,6 @@
 """Replays what was measured on GPUs against today's model: a change that breaks an old measurement shows here."""
 
-import ast
 import csv
-import graphlib
 import json
 import re
 import sys
@@ -468,29 +466,6 @@ def test_a_part_that_cannot_be_measured_is_an_exit_code(monkeypatch, tmp_path, c
         monkeypatch.setattr(sys, "argv", ["measure.py", str(tmp_path), *(x for p in parts for x in ("--part", p))])
         assert measure.main() == code
     assert asked == ["sweep", "sweep"] and "about: no GPU" in capsys.readouterr().err
-
-
-def test_scripts_of_validation_import_each_other_in_no_circle():
-    names = {
-        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."): path for path in VALIDATION.rglob("*.py")
-    }
-    imports = {name: imported(path) & names.keys() for name, path in names.items()}
-    assert len(imports) > 10 and imports["validation.pages.hardware"] >= {
-        "validation.pages.text",
-        "validation.pages.plots",
-    }
-    graphlib.TopologicalSorter(imports).prepare()
-
-
-def imported(path):
-    """Full names of the modules that a script imports. Scripts may import their neighbours by short names."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        if isinstance(node, ast.ImportFrom):
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found | {f"validation.{name}" for name in found}
 
 
 def test_what_the_page_says_of_random_rows_and_planted_faults():
