@@ -218,6 +218,11 @@ def format_rate(bytes_per_second: int | float) -> str:
     return f"{bytes_per_second:g} B/s"
 
 
+def microseconds(seconds: float) -> str:
+    """A time for people: `10.3 us`, `1,146 us`."""
+    return f"{seconds * 1e6:,.4g} us" if seconds < 1e-3 else f"{seconds * 1e6:,.0f} us"
+
+
 def binary(size: int) -> str:
     """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`."""
     for unit, factor in UNITS:

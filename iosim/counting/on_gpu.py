@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
+from ..units import microseconds
 from ..verdict import NEAR, about, joined, times
 from .columns import flags
 from .result import Result, tile_sizes
@@ -41,11 +42,6 @@ def in_order_of_time(results: Sequence[R]) -> list[R]:
 def seconds(result: Result) -> float:
     """The least seconds of a result that has them."""
     return result.at_least_seconds or 0.0
-
-
-def microseconds(value: float) -> str:
-    """A time for people: `1,146 us`."""
-    return f"{value * 1e6:,.4g} us" if value < 1e-3 else f"{value * 1e6:,.0f} us"
 
 
 def named(result: Result) -> str:

@@ -19,7 +19,8 @@ AXIS_TITLES = {
     "flops": "floating-point operations", "sram_peak_bytes": "SRAM needed, bytes",
     "sram_peak_words": "SRAM needed, words", "ratio_to_order": "traffic / (N²d²/M)",
     "ratio_to_standard": "traffic / standard attention's", "ratio_to_floor": "traffic / floor",
-    "intensity": "matrix operations a byte", "flops_per_second": "matrix operations a second",
+    "intensity": "matrix operations a byte; marks from the left: shared memory, L2, HBM",
+    "flops_per_second": "matrix operations a second",
     "microseconds": "time, microseconds", "Br": "Br, query rows a tile", "Bc": "Bc, key rows a tile",
 }  # fmt: skip
 
@@ -28,8 +29,8 @@ AXIS_TITLES = {
 class ChartLine:
     """A line of a chart.
 
-    `kind` is data (counted), floor (no traffic lies below it) or order (proven except for an unknown constant). `fits`
-    is False for points that need more SRAM than there is.
+    `kind` is data (counted), floor (no traffic lies below it), order (proven except for an unknown constant) or roof
+    (nothing lies above it; its name stands on it). `fits` is False for points that need more SRAM than there is.
     """
 
     label: str

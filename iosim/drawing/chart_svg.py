@@ -13,6 +13,7 @@ from .svg import LINE_GAP, Stroke, label, polyline, segment, svg_frame, text_wid
 WIDTH, HEIGHT = 860, 420
 LEFT, TOP, BOTTOM = 62, 14, 46
 SHADE = "#F5D28A"
+NAMED_ON = ("order", "roof")  # kinds of lines whose names stand on them
 MOST_MARKS = 12  # on a line
 Mark = tuple[float, str]
 """(value, name) of a vertical line within the x axis."""
@@ -50,7 +51,7 @@ class Room(NamedTuple):
 
 def room_for(lines: Sequence[ChartLine]) -> float:
     """The width in pixels of the labels of lines, to the right of a chart."""
-    return 34 + max((text_width(line.label) for line in lines if line.kind != "order"), default=0.0)
+    return 34 + max((text_width(line.label) for line in lines if line.kind not in NAMED_ON), default=0.0)
 
 
 class Scale:
@@ -115,7 +116,8 @@ class Panel:
         for line in self.chart.lines:
             look = self.look[line.label]
             parts.append(self.line(line, look) if line.kind == "data" else self.proven(line, look))
-            if line.kind == "data" and len(line.x) > 1 and (look.shape or self.chart.seen_points):
+            marked = look.shape or self.chart.seen_points or self.chart.x_name == "intensity"
+            if line.kind == "data" and len(line.x) > 1 and marked:
                 parts += self.marks(line, look)
         return parts
 
@@ -127,8 +129,11 @@ class Panel:
         return f'<polygon class="shade" points="{where}" {look}/>'
 
     def proven(self, line: ChartLine, look: Look) -> str:
-        """The line of a floor, or that of an order, whose label stands on it as its end may lie outside."""
+        """The line of a floor; or that of an order or a roof, whose label stands on it as its end may lie outside."""
         points = self.places(line)
+        if line.kind == "roof":
+            name = label(points[-1][0], points[-1][1] - 5, line.label, "end", GREY)
+            return polyline(points, Stroke(GREY, 1.6, "", look.tint, self.clip)) + name
         if line.kind == "floor":
             return polyline(points, Stroke(GREY, 1.6, "", look.tint, self.clip))
         seen = [point for point in points if TOP <= point[1] <= self.bottom] or points
@@ -161,7 +166,7 @@ class Panel:
 
     def labels_at_ends(self) -> list[str]:
         """Labels to the right of the chart, moved apart, each with a leader to the end of its line."""
-        lines = [line for line in self.chart.lines if line.kind != "order"]
+        lines = [line for line in self.chart.lines if line.kind not in NAMED_ON]
         ends = [(self.across(line.x[-1]), min(max(self.up(line.y[-1]), TOP), self.bottom)) for line in lines]
         placed = spread_labels([y for _, y in ends], LINE_GAP, TOP, self.bottom)
         found = []

@@ -1,43 +1,55 @@
-"""Arithmetic of each kind against bytes, launch by launch: intensity, ridge, and the least time on a GPU.
+"""The least time of schedules on a GPU, launch by launch and by resource, and whether a claimed time is possible.
 
-The times are those of the ideal roofline (ideal_roofline.py), at the GPU's peaks. Kept measurements of PyTorch's
-kernels (configs/measured/kernels.csv) stand beside them.
+The counts, the tiles and the sentences are those of `count` on that GPU, the times those of timing/bound.py. Kept
+measurements of PyTorch's kernels (configs/measured/kernels.csv) stand beside them.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
-from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, columns_of, in_order, numbered, rounded
-from ..core.problem import DENSE, Attention
+from ..answer import Answer, Column, Columns, Piece, Pieces, Row, Table, in_order, numbered, rounded
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import read_tiles
 from ..counting.asked import asked, divided_text, size_line
-from ..counting.bounds import floor_of
 from ..counting.columns import problem_row
-from ..counting.conditions import conditions
-from ..counting.count import asked_or_usual, choose_tiling, limit_of, measure, rules_of
+from ..counting.conditions import Conditions, conditions
+from ..counting.count import asked_or_usual, count_published, counted_tiling, rules_of, run, with_time
 from ..counting.names import takes_options
-from ..counting.notes import mask_notes, tile_notes
-from ..counting.sentence import BASELINE
+from ..counting.notes import notes_on_tiles
+from ..counting.on_gpu import seconds
+from ..counting.published import published_line
+from ..counting.report import Report
+from ..counting.result import Result, tiles_cell
+from ..counting.sentence import lead_lines, reason_lines, winners
+from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
-from ..schedules import Schedule, find, require
+from ..schedules import SCHEDULES, Schedule, find, require
+from ..timing.bound import RESOURCES, TimeBound, problem_work, rates_of, time_at_least
+from ..timing.claim import Judged, judged, narrower, parse_claim
+from ..timing.measured import measured_over_bounds
 from ..units import format_bytes, format_rate, parse_bytes
-from ..verdict import NEAR, Way, times, verdict
-from .ideal_roofline import RooflineRow, peaks, rows_of, work_by_kind
+from ..verdict import joined
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
-    from ..core.tiling import Rule, TilesAsked, Tiling
+    from ..core.tiling import Rule, TilesAsked
     from ..schedules.registry import SchedulesAsked
+    from ..timing.work import Work
 
 
+ALL = "all"  # the name of all launches together
+ATTENTION = "attention"  # the family of softmax attention's forward pass
 SIZES = ("N", "Nk", "d", "batch", "heads", "kv_heads")
+
+
+# ---------------------------------------------------------------- kept measurements
 
 
 @dataclass(frozen=True)
@@ -75,49 +87,148 @@ def measured_beside(chip: Hardware, p: Attention) -> list[MeasuredKernel]:
     return sorted(found, key=lambda one: one.seconds)
 
 
+class Beside(NamedTuple):
+    """A kept measurement beside the bound of a phase."""
+
+    phase: str
+    kernel: str
+    seconds: float
+    x_bound: float
+
+
+# ---------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class RooflineRow:
+    """A launch of a schedule, or all of them (`launch` = all), on one GPU.
+
+    `result` is the count of all launches. `times` are the least seconds by resource, of which `binds` is the slowest;
+    of all launches they are sums.
+    """
+
+    phase: str
+    result: Result
+    launch: str
+    work: Work
+    times: Mapping[str, float]
+    at_least_seconds: float
+    binds: str
+    ridge: float | None
+
+    @property
+    def intensity(self) -> float | None:
+        """FLOPs of products a byte that multiprocessors load and store; None of a launch without products."""
+        return self.work.matrix_flops / self.work.total_bytes if self.work.matrix_flops else None
+
+
+class Phase(NamedTuple):
+    """The counts of one problem on a GPU, and the rows of their launches. `label` is prefill or decode."""
+
+    label: str
+    report: Report
+    rows: list[RooflineRow]
+
+    @property
+    def best(self) -> list[Result]:
+        """The result of least time of each family of schedules."""
+        return [self.report.results[k] for k in winners(self.report.results)]
+
+
+def phase_of(
+    p: Attention, chip: Hardware, M_bytes: int, schedules: Sequence[Schedule], rule: Rule | None, under: Conditions
+) -> Phase:
+    """A problem on a GPU: each schedule with its tiles, and published tiles beside them."""
+    pairs = [(schedule, own) for schedule in schedules for own in rules_of(schedule, rule, p)]
+    results = [run(schedule, own, p, M_bytes, under.multiple, under.chip) for schedule, own in pairs]
+    label = "decode" if p.N == 1 < p.Nk else "prefill"
+    bounds = [None if r.total is None else bound_of(r, p, chip) for r in results]
+    timed = [r if bound is None else with_time(r, bound) for r, bound in zip(results, bounds, strict=True)]
+    rows = [row for r, b in zip(timed, bounds, strict=True) if b is not None for row in rows_of(label, r, b, chip, p)]
+    report = Report(p, M_bytes, [], timed, under=under)
+    if rule is None and under.implies:
+        names = {schedule.name for schedule in schedules}
+        report = replace(report, published=[*count_published(report, M_bytes, names, chip)])
+    for tiles, result in report.published:
+        own = tiles.as_run(p)
+        rows += rows_of(label, result, bound_of(result, own, chip), chip, own)
+    return Phase(label, report, rows)
+
+
+def bound_of(result: Result, p: Attention, chip: Hardware) -> TimeBound:
+    """The least time of a result."""
+    return time_at_least(find(result.schedule), p.packed, counted_tiling(result), chip)
+
+
+def rows_of(label: str, result: Result, bound: TimeBound, chip: Hardware, p: Attention) -> list[RooflineRow]:
+    """A row for each launch if there are several, and one for all."""
+    ridge, launches = chip.ridge(p.dtype), bound.launches
+    each = [
+        RooflineRow(label, result, str(k), one.work, one.times, one.seconds, one.binds, ridge)
+        for k, one in enumerate(launches, 1)
+    ]
+    whole = RooflineRow(label, result, ALL, bound.work, bound.times, bound.seconds, bound.binds, ridge)
+    return [*(each if len(launches) > 1 else []), whole]
+
+
+# ---------------------------------------------------------------- the answer
+
+
 @dataclass(frozen=True, repr=False)
 class Roofline(Answer):
-    """The answer of `roofline`. `implied` are the notes on what the GPU implies."""
+    """The answer of `roofline`: its phases, which are the problem that was asked for, and one query with `decode`."""
 
     problem: Attention
     hardware: Hardware
     M_bytes: int
-    rows: list[RooflineRow]
-    unmarked: list[str] = field(default_factory=list)
-    nothing_fits: list[str] = field(default_factory=list)
-    implied: tuple[str, ...] = ()
+    phases: list[Phase]
+    claim: Judged | None = None
+    """The judgement of a claim about the last phase."""
+
+    @property
+    def rows(self) -> list[RooflineRow]:
+        """The rows of all phases."""
+        return [row for phase in self.phases for row in phase.rows]
+
+    @property
+    def nothing_fits(self) -> list[str]:
+        """The schedules of which no tiles fit."""
+        found = (r.schedule for phase in self.phases for r in phase.report.results if r.total is None)
+        return list(dict.fromkeys(found))
+
+    @property
+    def unmarked(self) -> list[str]:
+        """Steps whose exponentials nobody stated."""
+        return sorted(frozenset[str]().union(*(row.work.unmarked for row in self.rows)))
 
     def table(self) -> Table:
+        rates, divided = rates_of(self.hardware, self.problem.dtype), self.problem.divided
         one_phase = len({row.phase for row in self.rows}) == 1
         columns = [replace(column, spare=1) if one_phase and column.name == "phase" else column for column in LAUNCH]
-        if not self.hardware.l2_bytes:
-            columns = [replace(column, heading=ALONE.get(column.name, column.heading)) for column in columns]
-        absent = (*ON_CHIP * (not self.problem.divided), *WITH_L2 * (not self.hardware.l2_bytes))
-        known = {column.name for column in columns}.difference(absent)
-        names = [name for name in SHOWN if name in known]
-        best = [*map(self.rows.index, winners(self))]
-        return Table(columns, self.rows, shown=in_order(columns, names), best=best, tall=True)
+        absent = {*(() if divided else ON_CHIP), *(TIME_OF[name] for name in RESOURCES if name not in rates)}
+        best = [one for phase in self.phases for one in phase.best]
+        bold = [k for k, row in enumerate(self.rows) if row.launch == ALL and any(row.result is one for one in best)]
+        shown = in_order(columns, (name for name in SHOWN if name not in absent))
+        return Table(columns, self.rows, shown=shown, best=bold, tall=True)
 
     def pieces(self) -> Pieces:
         p, chip = self.problem, self.hardware
-        ridges = ", ".join(f"{name} {chip.ridge(name):.1f}" for name in chip.flops_per_second if name != "exp")
-        memory = f"M = {format_bytes(self.M_bytes)}{divided_text(p)}"
-        first, reasons = lead_and_reasons(self)
+        lead, reasons = lead_and_reasons(self)
+        published = [one for phase in self.phases for one in phase.report.published]
         lines: list[Piece] = [
-            *first,
+            *lead,
             f"{size_line(p)}, {p.dtype}, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}",
-            f"{chip.name}: {format_rate(chip.hbm_bytes_per_second)}, {memory}",
-            f"ridge in FLOP/B: {ridges}",
+            f"{chip.name}: M = {format_bytes(self.M_bytes)}{divided_text(p)}; {rates_text(chip, p.dtype)}",
             "",
             self.table(),
-            "",
-            *times_explained(self),
+            EXPLAINED,
+            *published_line(published, p),
         ]
         if self.nothing_fits:
             lines.append("no tiles fit: " + ", ".join(self.nothing_fits))
         if self.unmarked:
-            lines.append("steps whose exponentials and other operations are not counted: " + ", ".join(self.unmarked))
-        return [*lines, *([""] if reasons else []), *reasons]
+            lines.append("steps whose exponentials are not counted: " + ", ".join(self.unmarked))
+        return [*lines, "", *reasons]
 
     def to_dict(self) -> Row:
         chip = self.hardware
@@ -130,7 +241,8 @@ class Roofline(Answer):
             "unmarked_steps": self.unmarked,
             "nothing_fits": self.nothing_fits,
             "results": self.to_rows(),
-            "measured": [row._asdict() for winner in winners(self) for row in measured(self, winner)],
+            "measured": [one._asdict() for phase in self.phases for one in measured(self.hardware, phase)],
+            "claim": None if self.claim is None else self.claim.to_dict(),
             "answer": " ".join(line for part in lead_and_reasons(self) for line in part),
             "notes": self.notes,
         }
@@ -140,12 +252,11 @@ class Roofline(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what the GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
-        cannot use."""
-        p, best = self.problem, winners(self)
-        found = [(replace(p, N=1) if row.phase == "decode" else p, row) for row in best]
-        tiles = tile_notes(found, self.M_bytes, (row.schedule for row in self.rows if row.tiling == "best"))
-        return [*self.implied, *mask_notes(p, (row.schedule for row in self.rows)), *tiles]
+        """Those of the counts, and what the times leave out because its rate is not stated."""
+        reports = [phase.report for phase in self.phases]
+        tiles = [] if reports[0].under.chip else [note for one in reports for note in notes_on_tiles(one)]
+        unstated = without_rates(self.hardware, self.problem.dtype)
+        return list(dict.fromkeys([*(note for one in reports for note in one.notes), *tiles, *unstated]))
 
 
 @takes_options()
@@ -159,234 +270,196 @@ def roofline(
     tiles: TilesAsked | None = None,
     tile_multiple: int | None = None,
     decode: bool = False,
+    claim: str | None = None,
     mask: str | Mask = "dense",
     paper_model: bool = False,
     **options: Unpack[ProblemOptions],
 ) -> Roofline:
-    """Work, bytes and least times of schedules on a GPU, launch by launch: a Roofline.
+    """The least time of schedules on a GPU and what binds, launch by launch: a Roofline.
 
     `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
-    those that `count` names. `decode` adds rows for one query over the same keys. Other options are those of
-    `count`. Raises InputError for whatever is not allowed.
+    those that `count` names. `decode` adds rows for one query over the same keys. `claim` is a time or a rate, as
+    `215us`, `3.5TB/s` or `700TFLOP/s`: the answer's `claim` says whether it is possible; with `decode` it is about the
+    one query. Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
-    problem, rule = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles)
-    chip = load(hardware)
-    peaks(chip, problem)
+    problem, rule, chip = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles), load(hardware)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
     chosen, under = asked_or_usual(schedules, problem, under)
-    found = Roofline(problem, chip, M_bytes, [], implied=under.notes)
-    return filled(found, chosen, rule, under.multiple, decode)
+    for schedule in chosen:
+        require(schedule, problem)
+    problems = [problem, replace(problem, N=1)] if decode and problem.N > 1 else [problem]
+    judgement = None if claim is None else claim_on(claim, problems[-1], chip, chosen)
+    phases = [phase_of(p, chip, M_bytes, chosen, rule, under) for p in problems]
+    return Roofline(problem, chip, M_bytes, phases, judgement)
 
 
-def filled(
-    found: Roofline, schedules: Sequence[Schedule], rule: Rule | None, tile_multiple: int = 1, decode: bool = False
-) -> Roofline:
-    """A roofline with its rows."""
-    for schedule in schedules:
-        require(schedule, found.problem)
-    problems = [found.problem, replace(found.problem, N=1)] if decode and found.problem.N > 1 else [found.problem]
-    for p in problems:
-        for schedule in schedules:
-            for own_rule in rules_of(schedule, rule, p):
-                tiling = choose_tiling(schedule, own_rule, p.packed, found.M_bytes, tile_multiple)
-                add_rows(found, schedule, own_rule, p, tiling)
-    return found
+def claim_on(text: str, p: Attention, chip: Hardware, schedules: Sequence[Schedule]) -> Judged:
+    """The judgement of a claim about a forward pass of attention."""
+    claim = parse_claim(text)
+    other = [schedule.name for schedule in schedules if schedule.family != ATTENTION]
+    if other:
+        raise InputError("--claim", text, "a forward pass of attention", f"leave out {joined(other)}")
+    schedule = next((one for one in (SCHEDULES["flash2"], *schedules) if allowed(one, p)), schedules[0])
+    work = {dtype: problem_work(schedule, own) for dtype in narrower(p.dtype) if (own := in_type(p, dtype))}
+    return judged(claim, problem_work(schedule, p), chip, p.dtype, work)
 
 
-def add_rows(found: Roofline, schedule: Schedule, rule: Rule, p: Attention, tiling: Tiling | None) -> None:
-    """Add the rows of one schedule with one tile rule; without a tiling, its name to those of which nothing fits."""
-    if tiling is None:
-        found.nothing_fits[:] = dict.fromkeys([*found.nothing_fits, schedule.name])
-        return
-    watcher = work_by_kind(schedule, p.packed, tiling)
-    found.unmarked[:] = sorted(watcher.unmarked.union(found.unmarked))
-    *parts, whole = rows_of(schedule, rule, p, tiling, watcher.launches, found.hardware, found.M_bytes)
-    whole = with_words(whole, schedule, p, tiling, found.M_bytes)
-    found.rows.extend([*parts, whole])
+def allowed(schedule: Schedule, p: Attention) -> bool:
+    """Whether a schedule computes a problem."""
+    try:
+        require(schedule, p)
+    except InputError:
+        return False
+    return True
 
 
-def with_words(row: RooflineRow, schedule: Schedule, p: Attention, tiling: Tiling, M_bytes: int) -> RooflineRow:
-    """The row of all launches with its footprint, what is too small for it, and the ratio of its words to their
-    floor."""
-    counted = measure(schedule, p.packed, tiling)
-    least = floor_of(p, M_bytes, schedule.family) if row.fits else None
-    share = counted["total"] / least if least else None
-    return replace(
-        row,
-        ratio_to_floor=share,
-        limit=limit_of(row.fits, counted["least_smem_bytes"], M_bytes),
-        sram_peak_bytes=counted["sram_peak_bytes"],
-        smem_peak_bytes=counted["smem_peak_bytes"],
-        register_peak_bytes=counted["register_peak_bytes"],
-    )
+def in_type(p: Attention, dtype: str) -> Attention | None:
+    """The problem in a narrower type; None where it cannot have that type."""
+    try:
+        return narrowed(p, dtype=dtype)
+    except InputError:
+        return None
 
 
-# ---------------------------------------------------------------- columns and texts
+# ---------------------------------------------------------------- columns
 
 
-def microseconds(seconds: float | None) -> str | None:
-    """A time for people."""
-    return None if seconds is None else f"{seconds * 1e6:.2f}"
+def of_all(name: str) -> Column[RooflineRow]:
+    """The column of a value that only all launches together have."""
+    return Column(name, of=lambda row: getattr(row.result, name) if row.launch == ALL else None)
 
 
-ROW: Columns[RooflineRow] = columns_of(
-    RooflineRow,
+def of_result(name: str) -> Column[RooflineRow]:
+    """The column of a value of the result."""
+    return Column(name, of=lambda row: getattr(row.result, name))
+
+
+def of_work(name: str) -> Column[RooflineRow]:
+    """The column of a count of work."""
+    return Column(name, of=lambda row: getattr(row.work, name))
+
+
+def time_column(name: str, spare: int) -> Column[RooflineRow]:
+    """The column of the time of a resource: seconds, and microseconds for people."""
+
+    def shown(row: RooflineRow) -> str | None:
+        digits = 1 if row.at_least_seconds >= 1e-4 else 2
+        return f"{row.times[name] * 1e6:,.{digits}f}" if name in row.times else None
+
+    return Column(TIME_OF[name], "number", f"{SHORT[name]} us", shown, spare, lambda row: row.times.get(name))
+
+
+TIME_OF = {name: f"{name}_seconds" for name in RESOURCES}
+SHORT = {**dict(zip(RESOURCES, RESOURCES, strict=True)), "memory": "HBM", "l2": "L2"}
+LAUNCH: Columns[RooflineRow] = (
     Column("phase", "string", "phase", spare=12),
-    Column("schedule", "string", "schedule"),
-    Column("fits", "boolean", "fits", "yes or NO", 13),
-    Column("launch", "string", "launch", spare=14),
-    Column("intensity", "number", "FLOP/B", ".2f", 5),
-    Column("ridge", "number", "ridge", ".1f", 4),
-    Column("ratio_to_floor", "number", "x floor", ".3f", 3),
-    Column("ideal_l2_seconds", "number", "us ideal L2", lambda row: microseconds(row.ideal_l2_seconds)),
-    Column("ideal_l2_binds", "string", "limit"),
-    Column("sm_traffic_seconds", "number", "us SM traffic", lambda row: microseconds(row.sm_traffic_seconds), 11),
-    Column("sm_traffic_binds", "string", "its limit", spare=10),
-    Column("smem_peak_bytes", heading="shared bytes", spare=8),
-    Column("register_peak_bytes", heading="register bytes", spare=7),
+    replace(of_result("schedule"), type="string", heading="schedule"),
+    replace(of_result("tiling"), type="string"),
+    of_result("Br"),
+    of_result("Bc"),
+    Column("tiles", None, "tiles", lambda row: tiles_cell(row.result), folds=True),
+    replace(of_result("fits"), type="boolean", heading="fits", cell="yes or NO", spare=11),
+    Column("launch", "string", "launch", spare=13),
+    of_work("read_bytes"),
+    of_work("write_bytes"),
+    replace(of_work("total_bytes"), type=None, heading="bytes", cell="bytes", spare=6),
+    of_work("floor_bytes"),
+    of_work("matrix_flops"),
+    of_work("exps"),
+    of_work("smem_read_words"),
+    of_work("smem_read_bytes"),
+    Column("intensity", "number", "FLOP/B", ".2f", 4),
+    Column("ridge", "number", "ridge", ".1f", 3),
+    replace(of_all("ratio_to_floor"), type="number", heading="x floor", cell=".3f", spare=2),
+    Column("blocks", heading="blocks", spare=5, of=lambda row: row.work.blocks if row.result.Br else None),
+    *(time_column(name, spare=11 - k) for k, name in enumerate(RESOURCES)),
+    Column("at_least_seconds", "number", "us at least", lambda row: f"{row.at_least_seconds * 1e6:,.2f}"),
+    Column("binds", "string", "binds"),
+    of_all("sram_peak_bytes"),
+    replace(of_all("smem_peak_bytes"), heading="shared bytes", spare=14),
+    replace(of_all("register_peak_bytes"), heading="register bytes", spare=15),
+    replace(of_all("limit"), type="string"),
 )
-WORK: Columns[RooflineRow] = (
-    Column("tiles", None, "tiles", lambda row: f"{row.Br}x{row.Bc}" if row.Br else row.tiling),
-    Column("read_bytes", of=lambda row: row.work.read_bytes),
-    Column("write_bytes", of=lambda row: row.work.write_bytes),
-    Column("total_bytes", None, "bytes", "bytes", 6, of=lambda row: row.work.total_bytes),
-    Column("floor_bytes", of=lambda row: row.work.floor_bytes),
-    Column("matrix_flops", heading="matrix FLOP", cell=".3e", spare=3, of=lambda row: row.work.matrix_flops),
-    Column("exps", heading="exp", cell=".3e", spare=1, of=lambda row: row.work.exps),
-    Column("other_ops", heading="other", cell=".3e", spare=2, of=lambda row: row.work.other_ops),
-)
-LABELS = 7  # columns that say what a row is about
-LAUNCH = (*ROW[:LABELS], *WORK, *ROW[LABELS:])
 ON_CHIP = ("smem_peak_bytes", "register_peak_bytes")  # shown if tiles may be in both
-WITH_L2 = ("ideal_l2_seconds", "ideal_l2_binds")
-ALONE = {"sm_traffic_seconds": "us", "sm_traffic_binds": "limit"}  # headings of a chip without an L2
 SHOWN = (
-    "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "matrix_flops", "exps", "other_ops",
-    "intensity", "ridge", "ratio_to_floor", "ideal_l2_seconds", "ideal_l2_binds", "sm_traffic_seconds",
-    "sm_traffic_binds",
+    "phase", "schedule", "tiles", "fits", *ON_CHIP, "launch", "total_bytes", "intensity", "ridge", "ratio_to_floor",
+    "blocks", *TIME_OF.values(), "at_least_seconds", "binds",
 )  # fmt: skip
+EXPLAINED = (
+    "us at least: each launch takes as long as its slowest resource, at the rates of the data sheet, in whole waves of "
+    "thread blocks."
+)
 
 
-def times_explained(found: Roofline) -> list[str]:
-    """The meaning of the times."""
-    at_peaks = "microseconds at the peaks, perfectly overlapped"
-    lines = [
-        f"us ideal L2: the bound. {at_peaks.capitalize()}, if each launch moves each byte to or from HBM once",
-        "us SM traffic: the same if all that multiprocessors load and store came from HBM; the L2 makes kernels faster",
-    ]
-    return [
-        *(lines if found.hardware.l2_bytes else [f"us: {at_peaks}"]),
-        "limit: the slowest resource, which binds: memory, matrix (products), exp (exponentials), other (operations)",
-    ]
-
-
-# ---------------------------------------------------------------- the answer in a sentence
-
-SLOWEST = {
-    "memory": "the HBM binds",
-    "matrix": "matrix products bind",
-    "exp": "exponentials bind",
-    "other": "operations outside of products bind",
-}
-
-
-def winners(found: Roofline) -> list[RooflineRow]:
-    """The row of the least bound for each phase and family of schedules: of all launches, among those that fit. Ties go
-    to fewer bytes."""
-    within = [row for row in found.rows if row.launch == "all" and row.fits]
-    return [min((row for row in within if kind(row) == one), key=cost) for one in dict.fromkeys(map(kind, within))]
-
-
-def kind(row: RooflineRow) -> tuple[str, str]:
-    """The phase, and the family of the schedule. Rows of the same kind are compared."""
-    return row.phase, find(row.schedule).family
-
-
-def cost(row: RooflineRow) -> tuple[float, int]:
-    """The least time of a row in whole picoseconds, then the bytes that its multiprocessors move."""
-    return round(row.bound_seconds * 1e12), row.work.total_bytes
+# ---------------------------------------------------------------- sentences
 
 
 def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
-    """The sentences that lead, which are the bound of each phase and what was measured, and those on why."""
-    best, lead, reasons = winners(found), list[str](), list[str]()
-    for row in best:
-        label = f"{row.phase}: " * (len({each.phase for each in best}) > 1)
-        first, *more = time_lines(found, row)
-        lead += [label + first, *more]
-        reasons += [*([label.rstrip()] if label else []), *reasons_of(found, row)]
-    return lead or ["Nothing that was asked for fits in this SRAM."], reasons
+    """The sentences that lead, which are the judgement of a claim, the bound of each phase and what was measured, and
+    those on why."""
+    lead, reasons = list[str](), list[str]()
+    for phase in found.phases:
+        label = f"{phase.label}: " * (len(found.phases) > 1)
+        report = on_chip(phase.report, found.hardware)
+        lead += [*(label + line for line in lead_lines(report)), *measured_sentence(found.hardware, phase)]
+        reasons += [label + line for line in reason_lines(report)]
+    return [*claim_lines(found), *lead], [*reasons, measured_over_bounds()]
 
 
-def reasons_of(found: Roofline, winner: RooflineRow) -> list[str]:
-    """The sentences about one phase below its bound: standard attention beside it, and what is next."""
-    alike = sorted((row for row in found.rows if row.launch == "all" and kind(row) == kind(winner)), key=cost)
-    rows = {named(row): row for row in alike}
-    ways = [
-        Way(name, cost(row)[0], row.fits, row.smem_peak_bytes or 0, shown=f"{microseconds(row.bound_seconds)} us")
-        for name, row in rows.items()
-    ]
-    baseline = next((way for way in ways if rows[way.name].schedule == BASELINE), None)
-    _, *rest = verdict(
-        ways, "take", found.M_bytes, baseline, lambda best, other: why(rows[best.name], rows[other.name])
-    )
-    return rest
+def on_chip(report: Report, chip: Hardware) -> Report:
+    """The report with sentences about time, under the paper's model too."""
+    return replace(report, under=report.under._replace(chip=chip))
 
 
-def why(best: RooflineRow, other: RooflineRow) -> str:
-    """Why a row takes longer than the best one."""
-    for text, mine, its in (
-        ("HBM moves {} times as many bytes", best.bound_bytes, other.bound_bytes),
-        ("it computes {} times as many FLOPs of products", best.work.matrix_flops, other.work.matrix_flops),
-    ):
-        if its > NEAR * mine:
-            return text.format(times(its, mine))
-    return SLOWEST[other.bound_binds]
-
-
-def time_lines(found: Roofline, row: RooflineRow) -> list[str]:
-    """The sentences about the times of a row: the bound, and what was measured."""
-    return [bound_sentence(found, row), *measured_sentence(found, row)]
-
-
-def bound_sentence(found: Roofline, row: RooflineRow) -> str:
-    """The sentence that leads: the least time of a row, and what binds."""
-    chip = found.hardware
-    cached = "with an ideal L2, which serves all that is read again, " if chip.l2_bytes else ""
-    least = f"{named(row)} takes at least {row.bound_seconds * 1e6:,.2f} us at the data-sheet peaks of {chip.name}"
-    return f"{least}: {cached}{SLOWEST[row.bound_binds]}."
-
-
-class Beside(NamedTuple):
-    """A kept measurement beside the bound of a phase."""
-
-    phase: str
-    kernel: str
-    seconds: float
-    x_bound: float
-
-
-def measured(found: Roofline, winner: RooflineRow) -> list[Beside]:
-    """The kept measurements of PyTorch's kernels on this GPU for the winner's problem, the fastest first; none if it
-    computes something else than softmax attention."""
-    if find(winner.schedule).family != "attention":
+def claim_lines(found: Roofline) -> list[str]:
+    """The judgement of a claim, beside the bounds of the tiles."""
+    if found.claim is None:
         return []
-    p = replace(found.problem, N=1) if winner.phase == "decode" else found.problem
-    every = measured_beside(found.hardware, p)
-    return [Beside(winner.phase, one.kernel, one.seconds, one.seconds / winner.bound_seconds) for one in every]
+    bounds = [row.at_least_seconds for row in found.phases[-1].rows if row.launch == ALL and row.result.fits]
+    short = found.claim.possible and bounds and found.claim.seconds < min(bounds)
+    return [*found.claim.lines(), *(["It is less than the bound of all tiles below."] if short else [])]
 
 
-def measured_sentence(found: Roofline, winner: RooflineRow) -> list[str]:
+def measured(chip: Hardware, phase: Phase) -> list[Beside]:
+    """The kept measurements of PyTorch's kernels on this GPU for the problem of a phase, the fastest first; none if no
+    softmax attention fits."""
+    best = next((r for r in phase.best if find(r.schedule).family == ATTENTION), None)
+    if best is None:
+        return []
+    every = measured_beside(chip, phase.report.problem)
+    return [Beside(phase.label, one.kernel, one.seconds, one.seconds / seconds(best)) for one in every]
+
+
+def measured_sentence(chip: Hardware, phase: Phase) -> list[str]:
     """The sentence about kept measurements; nothing if there is none for this problem."""
-    rows = measured(found, winner)
-    of_slower = f" of {winner.schedule}" * any(row.x_bound < 1 for row in rows)  # than kernels that do it otherwise
-    each = [
-        f"{row.kernel} {row.seconds * 1e6:,.2f} us ({rounded(row.x_bound)} times the bound{of_slower})" for row in rows
-    ]
-    return [f"Measured on {found.hardware.name}: {', '.join(each)}."] if rows else []
+    rows = measured(chip, phase)
+    slower = any(row.x_bound < 1 for row in rows)  # than kernels that do it otherwise
+    bound = f"bound of {phase.best[0].schedule}" if slower else "bound"
+    each = [f"{row.kernel} {row.seconds * 1e6:,.2f} us ({rounded(row.x_bound)} times the {bound})" for row in rows]
+    return [f"Measured on {chip.name}: {', '.join(each)}."] if rows else []
 
 
-def named(row: RooflineRow) -> str:
-    """A row by its schedule and tiles."""
-    return row.schedule + (f" ({row.Br}x{row.Bc})" if row.Br else "")
+def rates_text(chip: Hardware, dtype: str) -> str:
+    """The rates of a chip for people: `HBM 3.35 TB/s, L2 15.46 TB/s, fp16 products 989.4 TFLOP/s`."""
+    shown = {
+        name: format_rate(rate) if name in ("memory", "l2", "shared") else f"{rate / 1e12:,.4g} T/s"
+        for name, rate in rates_of(chip, dtype).items()
+    }
+    return ", ".join(f"{thing_of(name, dtype)} {rate}" for name, rate in shown.items())
+
+
+def thing_of(resource: str, dtype: str) -> str:
+    """A resource for people."""
+    return {**OF_MEMORY, "matrix": f"{dtype} products", "exp": "exponentials"}[resource]
+
+
+OF_MEMORY = {"memory": "HBM", "l2": "L2", "shared": "shared memory"}
+
+
+def without_rates(chip: Hardware, dtype: str) -> list[str]:
+    """The note on resources whose rate is not stated; none if all are. A chip without an L2 has no rate of it."""
+    absent = {*rates_of(chip, dtype), *([] if chip.l2_bytes else ["l2"])}
+    missing = [thing_of(name, dtype) for name in RESOURCES if name not in absent]
+    them = "it" if len(missing) == 1 else "them"
+    return [f"{chip.name} states no rate of {joined(missing)}: times leave {them} out"] if missing else []

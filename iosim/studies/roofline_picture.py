@@ -1,7 +1,8 @@
-"""Pictures of times on a GPU: a roofline, and times against N.
+"""Pictures of times on a GPU: a roofline with a ceiling for each resource, and times against N.
 
-A roofline is operations a second against operations a byte, below the roof of the GPU. Times against N are those at the
-peaks, beside kept measurements.
+A roofline is operations a second against operations a byte. Memory has three roofs: of HBM, the L2 and shared memory.
+A schedule has a mark for each, at the bytes that it moves there, which lies below that roof. Times against N are
+bounds, beside kept measurements.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ..answer import numbered
-from ..core.tiling import Tiling
+from ..counting.on_gpu import lead_on_gpu
 from ..counting.sweep_axes import AxisValue, read_counts
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.chart import Chart, ChartLine
@@ -23,52 +24,100 @@ from ..drawing.sheet import Sheet
 from ..errors import InputError, IosimError
 from ..hardware import load
 from ..schedules import find, find_all
-from .ideal_roofline import peaks
-from .roofline import Roofline, filled, measured_beside, roofline, time_lines, winners
+from ..timing.bound import rates_of
+from .roofline import (
+    ALL,
+    ATTENTION,
+    OF_MEMORY,
+    Roofline,
+    measured_beside,
+    measured_sentence,
+    phase_of,
+    roofline,
+    thing_of,
+)
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
     from ..counting.report import Report
-    from .ideal_roofline import RooflineRow
+    from ..hardware import Hardware
+    from .roofline import RooflineRow
 
 
 MOST_RESULTS = 8
 
 
 def roofline_sheet(found: Roofline) -> Sheet:
-    """The sheet of a roofline: a mark for all launches of each schedule at the peaks."""
-    rows = [row for row in found.rows if row.launch == "all" and row.intensity and row.work.matrix_flops]
+    """The sheet of a roofline: the roofs of a GPU, and marks for all launches of each schedule at its least time."""
+    rows = [row for row in found.rows if row.launch == ALL and row.work.matrix_flops and row.result.tiling in OWN]
     if not rows:
         raise InputError("--schedule", ", ".join(found.nothing_fits) or "nothing", "schedules with matrix products")
     if len(rows) > MOST_RESULTS:
         raise InputError("--schedule", f"{len(rows)} results", f"at most {MOST_RESULTS}", "name some with --schedule")
-    p, chip = found.problem, found.hardware
-    marks = [mark(row, row.bound_seconds, "at the peaks") for row in rows]
-    peak, speed = chip.flops_per_second[p.dtype], chip.hbm_bytes_per_second
-    ridge = peak / speed
-    x = [min([ridge / 8, *(one.x[0] / 2 for one in marks)]), max([ridge * 8, *(one.x[0] * 2 for one in marks)])]
-    roof = ChartLine.of(f"roof: HBM, {p.dtype} products", {x[0]: x[0] * speed, ridge: peak, x[1]: peak}, "floor")
-    y = [min([x[0] * speed, *(one.y[0] / 2 for one in marks)]), 2 * peak]
-    frame = {"x": (x[0], x[1]), "y": (y[0], y[1])}
+    chip = found.hardware
+    marks = [marks_of(row, chip) for row in rows]
+    x = [x for line in marks for x in line.x]
+    y = [y for line in marks for y in line.y]
+    flat = ceilings(found, rows)
+    top = max([*flat.values(), *y])
+    ends = min(x) / 4, 2 * max([*x, top / chip.hbm_bytes_per_second])
+    frame = {"x": ends, "y": (min(y) / 4, 2 * top)}
+    chart = Chart("", "intensity", "flops_per_second", [*marks, *roofs(found, flat, top, ends)], frame=frame)
+    return Sheet(f"Roofline of {chip.name}: {size_of(found)}", [chart])
+
+
+OWN = ("ideal", "paper", "best", "given")  # rules of tiles that are not published ones
+
+
+def size_of(found: Roofline) -> str:
+    """The problem of a roofline, with the options that are not at their defaults."""
+    p = found.problem
     keys = f", Nk = {p.Nk}" if p.Nk != p.N else ""
     said = ("Nk", "heads", "dtype", "acc_dtype", *(["kv_heads"] if p.kv_heads == p.heads else []))
     more = [f", {name} = {value}" for name, value in p.unusual().items() if name not in said]
-    size = f"N = {p.N}{keys}, d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}{''.join(more)}"
-    chart = Chart("", "intensity", "flops_per_second", [*marks, roof], frame=frame)
-    return Sheet(f"Roofline of {chip.name}: {size}", [chart])
+    return f"N = {p.N}{keys}, d = {p.d}, {numbered(p.heads, 'head')}, {p.dtype}{''.join(more)}"
 
 
-def mark(row: RooflineRow, seconds: float, what: str) -> ChartLine:
-    """A line of one point: the matrix operations a second of a row that takes so long."""
-    tiles = f" {row.Br}x{row.Bc}" if row.Br else ""
-    phase = "" if row.phase == "prefill" else f"{row.phase}, "
-    label, speed = f"{row.schedule}{tiles}, {phase}{what}", row.work.matrix_flops / seconds
-    return ChartLine(label, [row.bound_intensity], [speed], [row.fits], key=row.schedule)
+def ceilings(found: Roofline, rows: Sequence[RooflineRow]) -> dict[str, float]:
+    """The FLOPs a second that products allow, and those that the exponentials of these schedules do: of the schedule
+    that takes fewest for its FLOPs."""
+    rates = rates_of(found.hardware, found.problem.dtype)
+    share = max((row.work.matrix_flops / row.work.exps for row in rows if row.work.exps), default=0.0)
+    flat = {"matrix": rates.get("matrix", 0), "exp": share * rates.get("exp", 0)}
+    return {name: float(rate) for name, rate in flat.items() if rate}
+
+
+def roofs(found: Roofline, flat: Mapping[str, float], top: float, ends: tuple[float, float]) -> list[ChartLine]:
+    """The roofs: of memory, which rise to the highest ceiling, and the ceilings."""
+    dtype = found.problem.dtype
+    rates = rates_of(found.hardware, dtype)
+    rising = [
+        ChartLine.of(text, {ends[0]: ends[0] * rates[name], top / rates[name]: top}, "roof")
+        for name, text in OF_MEMORY.items()
+        if name in rates
+    ]
+    level = [ChartLine.of(thing_of(name, dtype), dict.fromkeys(ends, rate), "floor") for name, rate in flat.items()]
+    return [*rising, *level]
+
+
+def marks_of(row: RooflineRow, chip: Hardware) -> ChartLine:
+    """The FLOPs a second of a row at its least time: a mark at its FLOPs a byte of shared memory, of the L2 and of HBM,
+    of those whose rate is stated."""
+    result, work = row.result, row.work
+    bytes_ = {
+        "memory": row.times["memory"] * chip.hbm_bytes_per_second,
+        "l2": work.total_bytes,
+        "shared": work.smem_read_bytes + work.smem_write_bytes,
+    }
+    x = sorted(work.matrix_flops / many for name, many in bytes_.items() if row.times.get(name))
+    tiles = f" {result.Br}x{result.Bc}" if result.Br else ""
+    label = f"{result.schedule}{tiles}" + ("" if row.phase == "prefill" else f", {row.phase}")
+    speed = work.matrix_flops / row.at_least_seconds
+    return ChartLine(label, x, [speed] * len(x), [bool(result.fits)] * len(x), key=result.schedule)
 
 
 MOST_SCHEDULES = 4
 MOST_SIZES = 16
-PEAKS = "at the peaks, ideal L2"
 
 
 def time_sheet(asked: Asked) -> Sheet:
@@ -78,7 +127,7 @@ def time_sheet(asked: Asked) -> Sheet:
     names = tuple(schedule.name for schedule in find_all(choice.schedules or ("standard-tiled", "flash1", "flash2")))
     if len(names) > MOST_SCHEDULES:
         raise InputError("--schedule", f"{len(names)} schedules", f"at most {MOST_SCHEDULES}")
-    beside = any(find(name).family == "attention" for name in names)
+    beside = any(find(name).family == ATTENTION for name in names)
     options = choice._asdict() | {"schedules": names}
     kept: dict[str, dict[float, float]] = {}
     rows: dict[str, dict[int, RooflineRow]] = {}
@@ -87,8 +136,8 @@ def time_sheet(asked: Asked) -> Sheet:
         for one in measured_beside(found.hardware, found.problem) if beside else ():
             kept.setdefault(one.kernel, {})[N] = 1e6 * one.seconds
         for row in found.rows:
-            if row.launch == "all" and row.tiling != "paper":
-                rows.setdefault(row.schedule, {})[N] = row
+            if row.launch == ALL and row.result.tiling in OWN and row.result.tiling != "paper":
+                rows.setdefault(row.result.schedule, {})[N] = row
     lines = [line_of(name, by_N) for name, by_N in rows.items()]
     lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
     named = dict.fromkeys(("d", "heads", "batch", "mask", *values))
@@ -109,42 +158,41 @@ def sizes(values: Mapping[str, AxisValue]) -> list[int]:
 
 
 def line_of(name: str, rows: Mapping[int, RooflineRow]) -> ChartLine:
-    """The microseconds of a schedule at the peaks, against N."""
-    seconds = {N: row.ideal_l2_seconds for N, row in rows.items() if row.ideal_l2_seconds is not None}
-    times, fits = [1e6 * each for each in seconds.values()], [rows[N].fits for N in seconds]
-    return ChartLine(f"{name}, {PEAKS}", [*map(float, seconds)], times, fits, key=name)
+    """The least microseconds of a schedule, against N."""
+    times = [1e6 * row.at_least_seconds for row in rows.values()]
+    return ChartLine(
+        f"{name}, at least", [*map(float, rows)], times, [bool(row.result.fits) for row in rows.values()], key=name
+    )
 
 
 EXAMPLE_GPU = "h100"  # for the roofline, if no hardware is given
-EXAMPLE_TILES = Tiling(64, 64)  # for the roofline, if no tiles are given: those of least traffic are slow on a GPU
 MOST_ROOFLINE = 3  # most schedules in the roofline
 
 
 def roofline_section(
     found: Report, best: str | None, names: Sequence[str], hardware: str | None, rule: Rule | None
 ) -> str:
-    """The section of a page on the roofline, for the first of these schedules, with the times of the `best`; empty if
-    the GPU has no peak for the types. Tiles are those of the page on the GPU that was asked for, and usual ones on an
-    example."""
+    """The section of a page on the roofline, for the first of these schedules, with the least time of the `best`; empty
+    if there is nothing to draw. Tiles are those of least time, unless they are given."""
     schedules = [find(name) for name in names][:MOST_ROOFLINE]
     try:
         chip = load(hardware or EXAMPLE_GPU)
-        peaks(chip, found.problem)
         M_bytes = (hardware and found.M_bytes) or chip.sram_bytes
-        tiles: Rule = rule or ("best" if hardware else EXAMPLE_TILES)
-        seen = filled(Roofline(found.problem, chip, M_bytes, []), schedules, tiles, found.under.multiple)
-        sheet = roofline_sheet(seen)
+        under = found.under._replace(chip=chip, implies=False)
+        phase = phase_of(found.problem, chip, M_bytes, schedules, rule or "best", under)
+        sheet = roofline_sheet(Roofline(found.problem, chip, M_bytes, [phase]))
     except IosimError:
         return ""
     example = "" if hardware else " No hardware was asked for, so this is an example."
     words = (
-        "How fast each schedule can compute at its operations a byte of HBM, at the peaks of the GPU, with its shared "
-        f"memory{' and an ideal L2' if chip.l2_bytes else ''}.{example}"
+        "How fast each schedule can compute, at the rates of the GPU's data sheet. Its marks from left to right are at "
+        f"its operations a byte of shared memory, of the L2 and of HBM, each below the roof of that memory.{example}"
     )
-    own = [row for row in seen.rows if row.schedule == best and row.launch == "all" and row.fits]
-    lines = "".join(f"<p>{escape(line)}</p>" for row in own or winners(seen) for line in time_lines(seen, row))
+    own = [result for result in phase.report.results if result.schedule == best and result.fits]
+    lines = [*(lead_on_gpu(result, chip) for result in own or phase.best), *measured_sentence(chip, phase)]
     drawn = chart_svg(replace(sheet.charts[0], title=sheet.title))
-    return section(f"On a GPU: {chip.name}", lines + drawn, words, legend_of(sheet.charts[0]))
+    text = "".join(f"<p>{escape(line)}</p>" for line in lines)
+    return section(f"On a GPU: {chip.name}", text + drawn, words, legend_of(sheet.charts[0]))
 
 
 def of_roofline(asked: Asked) -> Picture:
@@ -154,7 +202,7 @@ def of_roofline(asked: Asked) -> Picture:
 
 
 def of_time(asked: Asked) -> Picture:
-    """The picture of times at the peaks."""
+    """The picture of least times."""
     return Picture(time_sheet(asked))
 
 

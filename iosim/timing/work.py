@@ -42,6 +42,8 @@ class Work:
     smem_write_bytes: int = 0
     blocks: int = 1
     touched: dict[tuple[str, str], int] = field(default_factory=dict, hash=False)
+    unmarked: frozenset[str] = frozenset()
+    """Steps whose exponentials nobody stated."""
 
     @property
     def total_bytes(self) -> int:
@@ -59,14 +61,13 @@ class WorkByLaunch(Watcher):
 
     def __init__(self, unit: MatrixUnit) -> None:
         self.launches: list[Work] = []
-        self.unmarked: set[str] = set()
-        """Steps whose operations nobody stated."""
         self.reads = SharedReads(unit)
         self._restart()
 
     def _restart(self) -> None:
         self._moved: dict[tuple[str, str], int] = {}
         self._flops = self._exps = 0
+        self._unmarked: set[str] = set()
         self._read = int(self.reads.total)
 
     def start(self, machine: Machine) -> None:
@@ -89,7 +90,7 @@ class WorkByLaunch(Watcher):
         self._flops += int(flops)
         work: tuple[OperationTerms, OperationTerms] | None = getattr(step, "work", None)
         if work is None:
-            self.unmarked.add(step.__name__)
+            self._unmarked.add(step.__name__)
             return
         shapes = [getattr(x, "shape", ()) for x in (*outputs, *inputs)]
         self._exps += sum(int(self.machine.total(term)) for term in work[0](*shapes))
@@ -109,6 +110,7 @@ class WorkByLaunch(Watcher):
                 smem_read_bytes=words * self.p.word_bytes,
                 smem_write_bytes=loaded,
                 touched={key: min(many, sizes[key[1]]) for key, many in moved.items()},
+                unmarked=frozenset(self._unmarked),
             )
         )
         self.reads.launch_ended()

@@ -194,7 +194,7 @@ def in_curve(asked):
 
 def in_roofline(asked):
     (one,) = asked.rows("count", "--M", M, "--tiles", "4x4")["results"]
-    found = asked.rows("roofline", "--hardware", "h100", "--M", M, "--tiles", "4x4")["results"]
+    found = asked.rows("roofline", "--hardware", "h100", "--paper-model", "--M", M, "--tiles", "4x4")["results"]
     asked.check_ratios([{**row, "total": one["total"]} for row in found if row["launch"] == "all"])
 
 

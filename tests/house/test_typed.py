@@ -28,7 +28,7 @@ best: str = iosim.tune(512, 64, hardware="H100", tile_multiple=16).results[0].sc
 less: int | None = iosim.over_N([64, 128], 64, "4KB", schedules="flash2,standard").moves_less[0].below_bytes
 first: int = iosim.curve(512, 64, schedules=iosim.SCHEDULES["flash2"]).steps[0].M_bytes
 floor: int | float | None = iosim.bounds(512, 64, "64KB")["floor"].words
-seconds: float = iosim.roofline(512, 64, "H100", tiles=(128, 64), decode=True).rows[0].sm_traffic_seconds
+seconds: float = iosim.roofline(512, 64, "H100", tiles=(128, 64), decode=True).rows[0].at_least_seconds
 steps: int = len(iosim.count(512, 64, "64KB", passes="step", unfused="dropout").steps)
 right: bool = iosim.verify(64, 16, cpu=True, tiles=(16, 16), seed=1, dropout=0.1, schedules=["flash2"]).ok
 events: int = iosim.trace(64, 16, tiles=iosim.Tiling(16, 16), mask="causal", schedule="block-sparse-q").write("t.csv")

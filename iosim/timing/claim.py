@@ -1,0 +1,196 @@
+"""A claimed time or rate beside what a GPU allows: possible or not, by which resource, and what it would have to mean.
+
+The judgement needs only the least work of a problem, {"memory": bytes, "matrix": FLOPs, "exp": exponentials}, and the
+rates of a data sheet. A rate is that of the least bytes or FLOPs, as people print it: 700 TFLOP/s is the time in which
+the FLOPs of the visible scores are computed at that rate.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..errors import InputError
+from ..hardware import load, names
+from ..units import DTYPE_BYTES, dtype_bytes, format_rate, microseconds
+from ..verdict import about, joined, times
+from .bound import rates_of, times_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..hardware import Hardware
+
+ALLOWED = "a time as 215us, 0.2ms or 1.5s, bytes a second as 3.5TB/s, or operations a second as 700TFLOP/s"
+_CLAIM = re.compile(r"([\d,]*\.?\d+)\s*([munµμ]?s|[kmgtp]?b/s|[kmgtp]?flops?(?:/s)?)", re.IGNORECASE)
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+THINGS = {"memory": "bytes", "matrix": "FLOPs", "exp": "exponentials"}
+WORDS = {"memory": "HBM", "matrix": "products", "exp": "exponentials"}
+
+
+class Claim(NamedTuple):
+    """A claimed number: seconds (`of` is empty), or the rate of a resource: `memory` (bytes a second) or `matrix`
+    (FLOPs a second)."""
+
+    text: str
+    value: float
+    of: str = ""
+
+    def seconds(self, work: Mapping[str, int]) -> float:
+        """The time that is claimed for some work."""
+        return work[self.of] / self.value if self.of else self.value
+
+
+def parse_claim(text: str, where: str = "--claim") -> Claim:
+    """The claim that a text makes; units of rates are decimal. Raises InputError for any other text."""
+    match = _CLAIM.fullmatch(text.strip()) if isinstance(text, str) else None
+    number = float(match[1].replace(",", "")) if match else 0.0
+    if match is None or not number:
+        raise InputError(where, text, ALLOWED)
+    unit = match[2].lower()
+    if unit in SECONDS:
+        return Claim(text.strip(), number * SECONDS[unit])
+    of = "matrix" if "flop" in unit else "memory"
+    return Claim(text.strip(), number * DECIMAL[re.sub("flop.*|b/s", "", unit)], of)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim beside the least time that a GPU allows for some work.
+
+    `times` are the least seconds by resource, `meanings` what could make an impossible claim true.
+    """
+
+    claim: Claim
+    seconds: float
+    """The time that is claimed."""
+    work: Mapping[str, int]
+    times: Mapping[str, float]
+    chip: Hardware
+    dtype: str
+    meanings: tuple[str, ...] = ()
+
+    @property
+    def binds(self) -> str:
+        """The resource that takes longest."""
+        return max(self.times, key=self.times.__getitem__, default="memory")
+
+    @property
+    def least(self) -> float:
+        """The least seconds; 0 if no rate is stated."""
+        return self.times.get(self.binds, 0.0)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the claimed time is no less than the least."""
+        return self.seconds >= self.least
+
+    def lines(self) -> list[str]:
+        """The judgement in sentences: possible or not and why, then what it would have to mean."""
+        shown = self.claim.text
+        if self.claim.of:
+            whole = amount(self.claim.of, self.work[self.claim.of])
+            shown += f", which is {microseconds(self.seconds)} for the {whole} that are needed,"
+        why = f"the {microseconds(self.least)} that {self.reason()} at least on {self.chip.name}"
+        if self.possible:
+            share = f"{times(self.seconds, self.least)} times " if self.least else ""
+            return [f"Possible: {shown} is {share}{why}."]
+        one_of = "one of these: " * (len(self.meanings) > 1)
+        meant = f"It would have to mean {one_of}{'; '.join(self.meanings)}." if self.meanings else ""
+        return [f"Impossible: {shown} is less than {why}.", *([meant] if meant else [])]
+
+    def reason(self) -> str:
+        """What takes so long: `4.00 GiB of HBM take`."""
+        whole = amount(self.binds, self.work.get(self.binds, 0))
+        kind = f"{self.dtype} {WORDS[self.binds]}" if self.binds == "matrix" else WORDS[self.binds]
+        rate = rates_of(self.chip, self.dtype).get(self.binds, 0)
+        speed = format_rate(rate) if self.binds == "memory" else f"{rate:.3g} a second"
+        return f"{kind} ({whole} at {speed}) take{'s' * (self.binds == 'memory')}"
+
+    def to_dict(self) -> dict[str, object]:
+        """The keys of the JSON."""
+        return {
+            "claim": self.claim.text,
+            "claimed_seconds": self.seconds,
+            "possible": self.possible,
+            "at_least_seconds": self.least,
+            "binds": self.binds,
+            "meanings": list(self.meanings),
+        }
+
+
+def judged(
+    claim: Claim, work: Mapping[str, int], chip: Hardware, dtype: str, others: Mapping[str, Mapping[str, int]]
+) -> Judged:
+    """A claim about some work on a chip. `others` is the least work if the problem had another type, {type: work}."""
+    found = Judged(claim, claim.seconds(work), work, times_of(work, rates_of(chip, dtype)), chip, dtype)
+    if found.possible:
+        return found
+    meanings = [
+        *warm_l2(found),
+        *other_types(found, others),
+        *other_units(found),
+        *less_work(found),
+        *other_gpus(found),
+    ]
+    return Judged(claim, found.seconds, work, found.times, chip, dtype, tuple(meanings))
+
+
+def warm_l2(found: Judged) -> list[str]:
+    """That the L2 held bytes before the kernel began, if nothing but HBM is too slow and that is enough."""
+    size, rates = found.chip.l2_bytes, rates_of(found.chip, found.dtype)
+    bytes_ = found.work["memory"]
+    rest = max(0, bytes_ - size)
+    late = [name for name, many in found.times.items() if many > found.seconds]
+    slow = bytes_ / rates["l2"] if "l2" in rates else 0.0
+    if late != ["memory"] or not size or max(rest / rates["memory"], slow) > found.seconds:
+        return []
+    return [f"a warm L2, which holds {about(size)}" + (f", {about(rest)} less than is needed" if rest else "")]
+
+
+def other_types(found: Judged, others: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """A type with which it is possible, if the chip states its peak."""
+    allowed = []
+    for dtype, work in others.items():
+        rates = rates_of(found.chip, dtype)
+        least = max(times_of(work, rates).values(), default=0.0)
+        if "matrix" in rates and least <= found.claim.seconds(work):
+            allowed.append(f"{dtype} (at least {microseconds(least)})")
+    return [f"another type, {' or '.join(allowed)}"] if allowed else []
+
+
+def other_units(found: Judged) -> list[str]:
+    """That units for multiplications took exponentials, if nothing but exponentials is too slow."""
+    late = [name for name, many in found.times.items() if many > found.seconds]
+    return ["exponentials that multiply-adds compute, as a polynomial"] if late == ["exp"] else []
+
+
+def less_work(found: Judged) -> list[str]:
+    """That work was left out of a time, or that a rate counts more work than is needed."""
+    if found.claim.of:
+        more = times(found.least, found.seconds)
+        return [f"{more} times the {THINGS[found.claim.of]} that are needed, or more, were counted"]
+    share = f"{found.seconds / found.least:.1%}".replace("%", " %")
+    return [f"work that was left out: the time is enough for {share} of the {THINGS[found.binds]}"]
+
+
+def other_gpus(found: Judged) -> list[str]:
+    """The presets on which it is possible, of those that state the rates."""
+    allowed = []
+    for chip in map(load, names()):
+        least = times_of(found.work, rates_of(chip, found.dtype))
+        if least.keys() >= found.times.keys() and max(least.values()) <= found.seconds:
+            allowed.append(chip.name)
+    return [f"another GPU, as {joined(allowed)}"] if allowed else []
+
+
+def narrower(dtype: str) -> list[str]:
+    """The types of fewer bytes than a type."""
+    return [name for name in DTYPE_BYTES if dtype_bytes(name) < dtype_bytes(dtype)]
+
+
+def amount(resource: str, many: int) -> str:
+    """Work for people: `4.00 GiB`, `1.1e+12 FLOP`, `2.15e+09`."""
+    return about(many) if resource == "memory" else f"{many:.3g}" + " FLOP" * (resource == "matrix")
