@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
 AHEAD_BYTES = 4  # an asynchronous copy, which runs ahead, has at least so many
 FEW = 8  # load instructions: with fewer, a thread may just have one word each
+WIDEST = 16  # bytes that a thread loads at a time at most, half a sector
 SPECIALISED = 16  # Triton's specialisation asks for multiples of this
 
 
@@ -102,6 +103,8 @@ def split_loads(
     `widths` counts load instructions by their bytes. `wide` has the least and the most bytes that a thread has side by
     side, by the bytes of a word. A word of fewer than 4 bytes cannot be loaded ahead either.
     """
+    asked_twice = [word for word, (_, most) in wide.items() if most > WIDEST]
+    wide = {word: (min(least, WIDEST), min(most, WIDEST)) for word, (least, most) in wide.items()}
     pieces = max((most // width for width, (_, most) in wide.items() if widths.get(width)), default=1)
     narrow = sum(count for width, count in widths.items() if width < max(wide.get(width, (0, 0))[1], AHEAD_BYTES))
     every, word = sum(widths.values()), min(wide, default=0)
@@ -117,7 +120,11 @@ def split_loads(
         return [
             shown.format(widths[word]) + "An index or a mask hides from Triton that words lie side by side, if they do"
         ]
-    return []
+    return [
+        f"loads of words of {word} bytes have more than {WIDEST} bytes side by side in a thread, as narrower words "
+        "beside them ask for, and load them in halves: the L1 is asked for each of their sectors twice"
+        for word in asked_twice
+    ]
 
 
 def other_sizes(tensors: Mapping[str, Mapping[str, Way]], problem: Attention) -> list[str]:

@@ -102,3 +102,29 @@ def test_the_compiler_splits_loads_of_a_ragged_matrix_product():
     whole, ragged = widths(48), widths(50)
     assert min(whole[0]) >= 4 and whole[1] == []
     assert set(ragged[0]) == {2} and ragged[1][-1].endswith("found N = 50, K = 50")
+
+
+GATED = """
+import triton, triton.language as tl
+@triton.jit
+def gated(X, G, Y, D: tl.constexpr, B: tl.constexpr):
+    at = (tl.program_id(0) * B + tl.arange(0, B))[:, None] * D + tl.arange(0, D)[None]
+    x = tl.load(X + at)
+    tl.store(Y + at, (x * tl.exp(tl.load(G + at))).to(x.dtype))
+"""
+
+
+@pytest.mark.parametrize("dtype, told", [("bf16", True), ("fp32", False)])
+def test_wide_words_beside_narrow_ones_are_loaded_in_halves(dtype, told, tmp_path):
+    """A layout has 8 words of a thread side by side for the sake of the 16-bit tensor: 32 bytes of the gates. With a
+    layout of their own they are 16 bytes. On an H100 loads of k, v and such gates asked for 1.50 times their sectors,
+    which is (2 + 2 + 2 * 4) / (2 + 2 + 4) bytes."""
+    pytest.importorskip("triton")
+    from iosim import explain, tensor
+    from iosim.kernels.read.kernel_file import kernel_of
+
+    (tmp_path / "gated.py").write_text(GATED)
+    X, G = tensor(dtype, (512, 64)), tensor("fp32", (512, 64))
+    found = explain(kernel_of(str(tmp_path / "gated.py"), "gated"), (8,), X=X, G=G, Y=X, D=64, B=64)
+    assert set(found.resources.load_widths) == {16}
+    assert [note.startswith("loads of words of 4 bytes have more than 16") for note in found.warnings] == [True] * told

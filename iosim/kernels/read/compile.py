@@ -41,7 +41,6 @@ COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+
 LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?order = \[([\d, ]+)\]")
 LOADED = re.compile(r"(?:tensor<([\dx]+)x|: )!tt\.ptr<(\w+)[^>]*>(?:, (#[\w.]+))?")
 TABLE = "__cudart_i2opi_f"  # its single words are loaded by a sine or a cosine
-WIDEST = 16  # bytes that a thread loads at a time at most
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -58,7 +57,7 @@ class Resources:
     load_widths: Mapping[int, int] = field(default_factory=dict)
     """Load instructions by the bytes that a thread loads at a time."""
     wide: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """{bytes of a word: (least, most) bytes side by side of a thread, 16 at most, in the layouts of the loads}."""
+    """{bytes of a word: (least, most) bytes side by side of a thread, in the layouts of the loads}."""
 
 
 class Compilation:
@@ -255,7 +254,7 @@ def side_by_side(text: str) -> dict[int, tuple[int, int]]:
     for line in text.splitlines():
         for shape, element, name in LOADED.findall(line) if "tt.load" in line or "async_copy_global" in line else ():
             size, (axis, words) = Type((), element).element_bytes, layouts.get(name, (0, 1))
-            own = min(WIDEST, size * min(words, int(shape.split("x")[axis]) if shape else 1))
+            own = size * min(words, int(shape.split("x")[axis]) if shape else 1)
             least, most = found.get(size, (own, own))
             found[size] = min(least, own), max(most, own)
     return found

@@ -10,7 +10,7 @@ import __future__
 import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -174,12 +174,8 @@ def check_file(file: str) -> None:
         raise InputError("FILE", file, "a Python file with kernels", "there is no such file")
 
 
-@contextmanager
-def folder_on_path(folder: Path) -> Iterator[None]:
+def folder_on_path(folder: Path) -> AbstractContextManager[object]:
     """A context in which modules of a folder can be imported."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        if str(folder) in sys.path:
-            sys.path.remove(str(folder))
+    from unittest import mock
+
+    return mock.patch.object(sys, "path", [str(folder), *sys.path])

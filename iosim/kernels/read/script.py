@@ -204,13 +204,10 @@ def caught_launches(file: str, capability: int = 90, seconds: float | None = Non
 def run_as_main(path: Path) -> None:
     """Run a file as Python does with a file on its command line."""
     import runpy
+    from unittest import mock
 
-    before = sys.argv
-    sys.argv = [str(path)]
-    try:
+    with mock.patch.object(sys, "argv", [str(path)]):
         runpy.run_path(str(path), run_name="__main__")
-    finally:
-        sys.argv = before
 
 
 def tensors(run: ScriptRun | None = None, capability: int = 90) -> AbstractContextManager[None]:
