@@ -2,19 +2,6 @@
 
 import pytest
 
-DEVICES = [
-    ("sweep", "/dev/zero"),
-    ("count", "--N", 64, "--d", 16, "--load", "/dev/zero"),
-    ("cache", "--trace", "/dev/zero", "--M", "4KB"),
-    ("verify", "--from-ncu", "/dev/zero"),
-]
-
-
-@pytest.mark.parametrize("args", DEVICES, ids=lambda args: args[0])
-def test_a_device_without_end_is_not_read(iosim, args):
-    done = iosim(*args)
-    assert done.exit_code == 2 and done.stdout == "" and "it is a device and no file" in done.stderr
-
 
 @pytest.mark.parametrize("args", [("count", "--N", 64, "--d", 16, "--hardware", "{}")])
 @pytest.mark.parametrize("text", ["a = " + "[" * 5000 + "]" * 5000, "a = " + "{b=" * 5000 + "1" + "}" * 5000])

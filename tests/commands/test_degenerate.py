@@ -53,8 +53,3 @@ def judge(iosim, command, problems):
             assert "nan" not in result.stdout.lower().replace("repeat", ""), (args, result.stdout)
             if form == ["--json"] and result.exit_code == 0 and name not in ("trace", "sweep"):
                 json.loads(result.stdout, parse_constant=refuse)
-
-
-def test_fewer_keys_than_a_block_of_them(iosim):
-    result = iosim("verify", "--cpu", "--N", 31, "--d", 1, "--schedule", "selected")
-    assert result.exit_code == 2 and "--top-k: found '16'; allowed: 1" in result.stderr

@@ -131,13 +131,6 @@ def test_a_page_is_not_poured_over_a_terminal(iosim):
     assert "<!doctype html>" in on_terminal([*line, "-o", "-"], 80)
 
 
-@pytest.mark.parametrize("name, file", [("report", "page.html"), ("plot", "picture.svg")])
-@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
-def test_neither_is_a_picture_nor_a_page_to_open(name, file, path, iosim):
-    found = iosim(name, "--N", "64", "--d", "8", *["--M", "4KB", "--open"] * (name == "report"), "-o", path)
-    assert found.exit_code == 2 and not found.stdout and f"as -o {file}" in found.stderr
-
-
 def table_of(text):
     """The first table of a terminal: the words of its head, and its rows as lists of words."""
     lines = bare(text).splitlines()
@@ -222,17 +215,6 @@ def test_errors_are_broken_between_words_on_a_terminal_alone(line, iosim):
     assert text.split() == piped.split(), "the same words"
     depth = [len(part) - len(part.lstrip()) for part in text.splitlines()]
     assert depth[0] == 0 and all(depth[1:]), "later lines are indented"
-
-
-def test_what_was_meant_stands_before_a_long_list(iosim):
-    error = iosim("count", "--N", 64, "--d", 8, "--M", "4KB", "--schedule", "fa2").stderr
-    assert error.startswith(
-        "Error: --schedule: found 'fa2'; did you mean 'flash2'? allowed: standard, standard-tiled, "
-    )
-    assert error.count("\n") == 1, "a script that reads lines has it whole"
-
-
-TIMES = ("us ideal L2", "limit", "us SM traffic", "its limit")
 
 
 def test_a_long_line_breaks_at_spaces_only():

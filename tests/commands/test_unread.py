@@ -1,4 +1,4 @@
-"""Options that change nothing are accepted, and stderr says so. A multiple of tiles that are given is refused."""
+"""Options that change nothing are accepted, and stderr says so."""
 
 import json
 
@@ -18,13 +18,8 @@ UNREAD = {
     "lse": (*COUNT, "--lse", "--schedule", "attention-2pass", "--schedule", "attention-3pass"),
     "count-init": (*COUNT, "--count-init", "--schedule", "flash2"),
     "keep-p": (*COUNT, "--keep-p", "--schedule", "standard"),
-    "a multiple of given tiles": (*COUNT, "--tile-multiple", 16, "--tiles", "100x50"),
-    "a multiple of paper tiles": (*COUNT, "--tile-multiple", 16, "--tiles", "paper"),
-    "a multiple of no tiles": (*COUNT, "--tile-multiple", 16, "--schedule", "standard"),
     "tune": ("tune", *SIZES, "--M", "4KB", "--splits", 2, "--schedule", "flash2"),
     "sweep": ("sweep", *SIZES, "--M", "4KB", "--splits", "2,4", "--schedule", "flash2"),
-    "sweep, multiple": ("sweep", *SIZES, "--M", "4KB", "--tile-multiple", "2,4", "--tiles", "8x8,paper"),
-    "training": ("count", "--pass", "step", *SIZES, "--M", "4KB", "--tile-multiple", 16, "--tiles", "8x8"),
     "roofline": ("roofline", *SIZES, "--hardware", "t4", "--paper-model", "--page-size", 4, "--schedule", "split-kv"),
     "cache": ("cache", *SIZES, "--M", "4KB", "--tiles", "8x8", "--lse", "--schedule", "flash1"),
     "trace": ("trace", *SIZES, "--tiles", "8x8", "--splits", 2, "--schedule", "flash2"),
@@ -34,7 +29,7 @@ UNREAD = {
 }
 
 
-@pytest.mark.parametrize("args", [args for args in UNREAD.values() if "--tile-multiple" not in args], ids=str)
+@pytest.mark.parametrize("args", UNREAD.values(), ids=UNREAD)
 def test_what_no_named_schedule_reads_gets_a_note(args, iosim):
     result = iosim(*args)
     option = next(
@@ -48,17 +43,6 @@ def test_what_no_named_schedule_reads_gets_a_note(args, iosim):
     readers = [name for name in note.partition("it is for ")[2].split(", ") if name]
     field = option.strip("-").replace("-", "_")
     assert readers and all(SCHEDULES[name].reads(field) for name in readers)
-
-
-@pytest.mark.parametrize("args", [args for args in UNREAD.values() if "--tile-multiple" in args], ids=str)
-def test_a_multiple_without_a_search_is_refused(args, iosim):
-    result = iosim(*args)
-    assert (
-        result.exit_code == 2
-        and not result.stdout
-        and result.stderr.startswith("Error: --tile-multiple: found 'with --")
-    ), result.output
-    assert "best tiles" in result.stderr and result.stderr.count("\n") == 1
 
 
 READ = {

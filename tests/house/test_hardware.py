@@ -299,13 +299,6 @@ def test_a_preset_as_a_file_is_the_same_gpu(name, tmp_path, iosim):
     assert done.exit_code == 0 and hardware.load(str(write(tmp_path, done.stdout))) == hardware.load(name)
 
 
-def test_a_file_is_printed_alone(iosim):
-    for line in (("--toml",), ("h100", "--toml", "--json"), ("h100", "--toml", "-o", "x.csv")):
-        done = iosim("hardware", *line)
-        assert done.exit_code == 2 and done.stderr.startswith("Error: --toml: found ") and not done.stdout
-    assert "did you mean 'h100'" in iosim("hardware", "h100-sxm", "--toml").stderr
-
-
 @pytest.mark.parametrize("name", ["count", "bounds", "tune", "roofline", "sweep", "report", "explain"])
 def test_help_says_that_hardware_may_be_a_file(name, iosim):
     assert "a preset, as h100, or a FILE.toml" in " ".join(iosim(name, "--help").stdout.split())
