@@ -126,6 +126,33 @@ def layers(X, Y, E, N, B: tl.constexpr, D: tl.constexpr):
 
 
 @triton.jit
+def turns(X, Y, n, BLOCK: tl.constexpr):
+    """Loops that programs leave one after the other, values that they carry, branches, and early ends."""
+    number = tl.program_id(0)
+    if number >= n:
+        return
+    total = 0
+    for i in range(number, n, 2):
+        total += number
+        tl.store(Y + i, tl.load(X + i + number))
+    tl.store(Y + total, 1.0)
+    at = number
+    while at < 2 * n:
+        tl.store(Y + at, 2.0)
+        at = 2 * at + 1
+    if number < 2:
+        tl.store(X + number, 3.0)
+        place = 2 * number
+    else:
+        place = number + at
+    tl.store(Y + place, 4.0)
+    if number < 3:
+        return
+    lanes = 6 * number + tl.arange(0, BLOCK)
+    tl.store(Y + lanes, tl.load(X + lanes, mask=lanes < 3 * n), mask=lanes < 3 * n)
+
+
+@triton.jit
 def either(X, Y, Z, PAGES, n, BLOCK: tl.constexpr):
     number = tl.program_id(0)
     at = number * BLOCK + tl.arange(0, BLOCK)

@@ -1,4 +1,4 @@
-"""The walk over code that is written here, operation by operation: loops, branches, early ends, and data in addresses.
+"""The walk over code that is written here, operation by operation: what kernels rarely have, and what is refused.
 
 Triton is not needed. What a kernel asks for is compared with a plain loop in Python.
 """
@@ -13,9 +13,8 @@ from iosim.kernels.walk.code import Block, Code, Operation, Type, needed_values
 from iosim.kernels.walk.launch import Launch, Tensor
 from iosim.kernels.walk.walk import walk
 
-I32, I1, POINTER, LANES = Type.of("i32"), Type.of("i1"), Type.of("!tt.ptr<f32>"), Type.of("tensor<8xi32>")
-ADDRESSES, FLOATS = Type.of("tensor<8x!tt.ptr<f32>>"), Type.of("tensor<8xf32>")
-TYPES = {"i": I32, "b": I1, "p": POINTER, "L": LANES, "P": ADDRESSES, "F": FLOATS}
+I32, I1, POINTER = Type.of("i32"), Type.of("i1"), Type.of("!tt.ptr<f32>")
+TYPES = {"i": I32, "b": I1, "p": POINTER}
 
 
 def tensor_of(data):
@@ -80,75 +79,6 @@ def counted(indices):
     return {i: indices.count(i) for i in indices}
 
 
-def test_a_loop_whose_bounds_depend_on_the_program():
-    k = Kernel()
-    inner, i = [], k.value("i")
-    at = k.op("arith.addi", i, k.pid, result="i", into=inner)
-    k.load(at, inner)
-    k.op("scf.yield", into=inner)
-    k.op("scf.for", k.pid, k.n, k.number(2), into=k.body, regions=[Block((i,), tuple(inner))])
-    assert k.words(5, 9) == counted([i + p for p in range(5) for i in range(p, 9, 2)])
-    assert k.words(5, 0) == {}
-
-
-def test_values_that_a_loop_carries_are_kept_when_programs_leave_it():
-    """A program adds its number to a sum as many times as its number says, then loads where the sum points."""
-    k = Kernel()
-    zero, one = k.number(0), k.number(1)
-    inner, i, total = [], k.value("i"), k.value("i")
-    new = k.op("arith.addi", total, k.pid, result="i", into=inner)
-    k.op("scf.yield", new, into=inner)
-    last = k.op("scf.for", zero, k.pid, one, zero, result="i", into=k.body, regions=[Block((i, total), tuple(inner))])
-    k.load(last, k.body)
-    assert k.words(6, 0) == counted([p * p for p in range(6)])
-
-
-def test_both_sides_of_a_branch():
-    k = Kernel()
-    two = k.number(2)
-    small = k.op("arith.cmpi", k.pid, two, result="b", into=k.body, predicate=2)
-    yes, no = [], []
-    k.load(k.pid, yes)
-    k.op("scf.yield", k.op("arith.muli", k.pid, two, result="i", into=yes), into=yes)
-    k.op("scf.yield", k.op("arith.addi", k.pid, k.n, result="i", into=no), into=no)
-    chosen = k.op("scf.if", small, result="i", into=k.body, regions=[Block((), tuple(yes)), Block((), tuple(no))])
-    k.load(chosen, k.body)
-    assert k.words(4, 100) == counted([0, 1, 0, 2, 102, 103])
-
-
-def test_a_while_loop_ends_for_each_program_by_itself():
-    """at = pid; while at < n: load(at); at = 2 at + 1; then load(at)."""
-    k = Kernel()
-    one = k.number(1)
-    before, after, a, b = [], [], k.value("i"), k.value("i")
-    on = k.op("arith.cmpi", a, k.n, result="b", into=before, predicate=2)
-    k.op("scf.condition", on, a, into=before)
-    k.load(b, after)
-    twice = k.op("arith.addi", b, b, result="i", into=after)
-    k.op("scf.yield", k.op("arith.addi", twice, one, result="i", into=after), into=after)
-    last = k.op(
-        "scf.while", k.pid, result="i", into=k.body, regions=[Block((a,), tuple(before)), Block((b,), tuple(after))]
-    )
-    k.load(last, k.body)
-    right = []
-    for at in range(7):
-        while at < 20:
-            right.append(at)
-            at = 2 * at + 1
-        right.append(at)
-    assert k.words(7, 20) == counted(right)
-
-
-def test_programs_that_end_early():
-    k = Kernel()
-    beyond = k.op("arith.cmpi", k.pid, k.n, result="b", into=k.body, predicate=5)
-    k.op("cf.cond_br", beyond, into=k.body, targets=((1, 0), (2, 0)))
-    early, rest = [], []
-    k.op("tt.return", into=early)
-    k.load(k.pid, rest)
-    assert k.words(9, 4, early, rest) == counted([0, 1, 2, 3])
-
-
 def test_two_early_ends_share_a_block_that_stands_before_the_second():
     """Programs from n on end in block 1; so do those below 2, whose test stands in block 2."""
     k = Kernel()
@@ -170,33 +100,6 @@ def test_a_jump_back_is_refused():
     k.op("cf.br", into=again, targets=((1, 0),))
     with pytest.raises(InputError, match="a jump back"):
         k.words(1, 1, again)
-
-
-def test_lanes_with_a_mask_that_depends_on_program_and_lane():
-    k = Kernel()
-    lanes = k.op("tt.make_range", result="L", into=k.body, start=0, end=8)
-    splat = lambda v, t: k.op("tt.splat", v, result=t, into=k.body)  # noqa: E731
-    six = k.op("arith.muli", k.pid, k.number(6), result="i", into=k.body)
-    at = k.op("arith.addi", splat(six, "L"), lanes, result="L", into=k.body)
-    k.types[mask_type := len(k.types) + 1] = Type.of("tensor<8xi1>")
-    k.op("arith.cmpi", at, splat(k.n, "L"), result=[mask_type], into=k.body, predicate=2)
-    pointers = k.op("tt.addptr", splat(k.X, "P"), at, result="P", into=k.body)
-    k.op("tt.load", pointers, mask_type, result="F", into=k.body)
-    assert k.words(4, 20) == counted([6 * p + j for p in range(4) for j in range(8) if 6 * p + j < 20])
-
-
-def test_an_address_that_is_loaded_takes_the_data():
-    k = Kernel()
-    k.types[k.X] = TYPES["p"] = Type.of("!tt.ptr<i32>")
-    try:
-        found = k.load(k.pid, k.body, result="i")
-        k.load(found, k.body)
-    finally:
-        TYPES["p"] = POINTER
-    assert k.words(3, 0, data=[7, 7, 1, 9]) == counted([0, 1, 2, 7, 7, 1])
-    moved = walk(k.code(), Launch((3, 1, 1), {"n": 0}))
-    assert [(r.words, r.unplaced_words) for r in moved.requests.values()] == [(6, 3)]
-    assert "--arg X=FILE.npy" in str(moved.unplaced["X", "reads"])
 
 
 def test_a_condition_that_is_loaded_takes_the_data():
