@@ -128,3 +128,34 @@ def test_wide_words_beside_narrow_ones_are_loaded_in_halves(dtype, told, tmp_pat
     found = explain(kernel_of(str(tmp_path / "gated.py"), "gated"), (8,), X=X, G=G, Y=X, D=64, B=64)
     assert set(found.resources.load_widths) == {16}
     assert [note.startswith("loads of words of 4 bytes have more than 16") for note in found.warnings] == [True] * told
+
+
+SLICED = """
+import triton, triton.language as tl
+@triton.jit
+def decayed(Q, K, G, A, H: tl.constexpr, D: tl.constexpr, B: tl.constexpr):
+    rows, dims = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
+    a = tl.dot(tl.load(Q + rows[:, None] * D + dims[None]), tl.load(K + rows[None] * D + dims[:, None]))
+    g = tl.load(G + rows * H)
+    tl.store(A + rows[:, None] * B + tl.arange(0, B)[None], a * tl.exp(g[:, None] - g[None]))
+"""
+
+
+def test_a_vector_for_the_columns_of_a_product_is_loaded_by_every_warp(tmp_path):
+    """Triton loads few words again in the layout of the product, once by rows and once by columns. Gates of 16 heads lie
+    64 bytes apart, so that each word is a sector, and each warp asks for those of its rows and of its columns."""
+    pytest.importorskip("triton")
+    import re
+
+    from iosim import tensor
+    from iosim.kernels.read.compile import Compilation
+    from iosim.kernels.read.kernel_file import kernel_of
+
+    (tmp_path / "decayed.py").write_text(SLICED)
+    tensors = {"Q": ("fp16", (512, 64)), "K": ("fp16", (512, 64)), "G": ("fp32", (512, 16)), "A": ("fp32", (512, 64))}
+    given = {name: tensor(*of) for name, of in tensors.items()} | {"H": 16, "D": 64, "B": 64}
+    made = Compilation(kernel_of(str(tmp_path / "decayed.py"), "decayed"), given, "sm_90", 8, 3)
+    loads = re.findall(r"tt\.load .*tensor<64x!tt\.ptr<f32>, (.*?)>> loc", made.texts["ttgir"])
+    assert [re.sub(r"parent = #mma\d?", "product", found) for found in loads] == [
+        "#ttg.slice<{dim = 1, product}", "#ttg.slice<{dim = 0, product}"]  # fmt: skip
+    assert "warpsPerCTA = [8, 1]" in made.texts["ttgir"] or "warpsPerCTA = [4, 2]" in made.texts["ttgir"]
