@@ -68,16 +68,23 @@ class SharedReads(Watcher):
 
     def __init__(self, unit: MatrixUnit) -> None:
         self.unit = unit
-        self.total: Size = 0
-        """Words read, of both factors."""
-        self._loaded: dict[Block, Size] = {}
-        self._held: set[Block] = set()
+        self._words: Size = 0
+        self._loaded: dict[Block, str] = {}  # the tensors of blocks that came from HBM
+        self._loads: dict[str, Size] = {}  # words of each tensor that were loaded
+        self._firsts: set[str] = set()  # tensors that were a first factor
+
+    @property
+    def total(self) -> Size:
+        """Words read, of both factors. What registers hold was read once for each load."""
+        held = [self._loads[name] for name in sorted(self._firsts)] if self.unit.held else []
+        return plus(self._words, sum(held))
 
     def start(self, machine: Machine) -> None:
         self.machine = machine
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        self._loaded[block] = words
+        self._loaded[block] = tensor
+        self._loads[tensor] = plus(self._loads.get(tensor, 0), words)
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         factors = getattr(step, "flops", None)
@@ -86,11 +93,13 @@ class SharedReads(Watcher):
         _, *sizes = factors(*(x.shape for x in (*outputs, *inputs) if hasattr(x, "shape")))
         m, n, k = sizes if len(sizes) == 3 else (sizes[0], 1, sizes[1])  # a vector has one column
         words = plus(self._second((m, n, k)), self._first(inputs[0], (m, n, k)))  # type: ignore[arg-type]
-        self.total = plus(self.total, words)
+        self._words = plus(self._words, words)
 
     def launch_ended(self) -> None:
+        self._words = self.total
         self._loaded.clear()
-        self._held.clear()
+        self._loads.clear()
+        self._firsts.clear()
 
     def _second(self, sizes: Shape) -> Size:
         """Words of B."""
@@ -99,14 +108,13 @@ class SharedReads(Watcher):
         return self.machine.total((*groups, n, k))
 
     def _first(self, block: Block, sizes: Shape) -> Size:
-        """Words of A: none from registers, and once for each load where the unit holds it."""
+        """Words of A: none from registers, nor, beside its load, of one that they hold."""
         m, n, k = sizes
-        whole = block.base or block
-        if not self.unit.always and whole not in self._loaded:
+        tensor = self._loaded.get(block.base or block)
+        if tensor is None and not self.unit.always:
             return 0
-        if self.unit.held:
-            fresh = whole not in self._held
-            self._held.add(whole)
-            return self._loaded[whole] if fresh else 0
+        if self.unit.held and tensor is not None:
+            self._firsts.add(tensor)
+            return 0
         widths = () if self.unit.width is None else (groups_of(n, self.unit.width),)
         return self.machine.total((*widths, m, k))

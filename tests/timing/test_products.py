@@ -143,9 +143,9 @@ def test_arrays_count_as_numbers():
 # ---------------------------------------------------------------- on hardware
 
 
-@pytest.mark.parametrize("row", SEEN, ids=lambda row: f"{row['d']}-{row['tiles']}")
+@pytest.mark.parametrize("row", SEEN, ids=lambda row: f"{row['run']}-{row['d']}-{row['tiles']}")
 def test_what_the_loop_reads_is_what_a_counter_saw(row):
-    """Plain Triton kernels on an H200. The rest is of prologue and epilogue: whole quarters of the size of Q, at most 7,
+    """Plain Triton kernels on an H200. The rest is of prologue and epilogue: whole quarters of the size of Q, at most 11,
     whatever the number of keys of a tile is. Two kernels of 16 keys at d = 64 exchange P between warps as well."""
     p = Attention(int(row["N"]), int(row["d"]), heads=int(row["heads"]))
     tiling, unit = parse_tiles(row["tiles"]), unit_of(load(row["gpu"]), row["dtype"])
@@ -155,7 +155,7 @@ def test_what_the_loop_reads_is_what_a_counter_saw(row):
     if p.d == 64 and tiling.rows_k == 16:
         assert rest > 7
     else:
-        assert 3 < rest <= 7 and (4 * rest) % 1 == 0
+        assert 3 < rest <= 11 and (4 * rest) % 1 == 0
 
 
 def test_the_rules_of_units():
