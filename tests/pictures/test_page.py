@@ -135,7 +135,8 @@ def test_the_page_has_bars_of_words_and_a_roofline_if_there_is_one(page):
     assert "On a GPU: H100" in text and "so this is an example" in text
     named = page(*SIZES[:4], "--hardware", "t4")[1]
     assert "On a GPU: T4" in named and "so this is an example" not in named
-    assert "On a GPU" not in page(*SIZES[:4], "--hardware", "t4", "--dtype", "fp8")[1]
+    unstated = page(*SIZES[:4], "--hardware", "t4", "--dtype", "fp8")[1]
+    assert "On a GPU: T4" in unstated and "fp8 products" not in unstated and "fp16 products" in named
 
 
 @pytest.mark.parametrize("args", [("--hardware", "h100"), ("--M", "100KB")], ids=str)

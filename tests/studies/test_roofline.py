@@ -8,8 +8,9 @@ from paths import DATA, ROOT
 from iosim import Tiling, hardware
 from iosim.counting.count import count
 from iosim.schedules import find
-from iosim.studies.roofline import roofline
+from iosim.studies.roofline import kept, roofline
 from iosim.timing.bound import RESOURCES, time_at_least
+from iosim.timing.measured import LEAST_SECONDS, over_bounds
 
 EXAMPLE = (ROOT / "docs/hardware/files.md").read_text().split("```toml\n")[1].split("```")[0]
 BARE = EXAMPLE[: EXAMPLE.index("fp16 =")] + "int8 = 100_000_000_000_000\n"
@@ -80,7 +81,7 @@ def test_no_measured_kernel_is_faster_than_the_bound_of_its_tiles():
 
 
 @pytest.mark.parametrize(
-    "more", [{}, {"mask": "causal"}, {"N": 1, "Nk": 4096}, {"tiles": "128x176"}, {"tiles": "best"}]
+    "more", [{}, {"mask": "causal"}, {"N": 1, "Nk": 4096, "kv_heads": 1}, {"tiles": "128x176"}, {"tiles": "best"}]
 )
 def test_a_roofline_has_the_tiles_and_values_of_a_count(more):
     """Published tiles included, and tiles that fit with registers only."""
@@ -176,3 +177,35 @@ def test_a_time_between_the_bounds_is_possible_and_below_all_tiles():
     found = roofline(hardware="h100", claim="1120us", **PREFILL)
     assert found.claim.possible and "It is less than the bound of all tiles below." in str(found)
     assert "less than the bound" not in str(roofline(hardware="h100", claim="1200us", **PREFILL))
+
+
+# ---------------------------------------------------------------- the page
+
+PAGE = " ".join((ROOT / "docs/roofline.md").read_text().split())
+FACTS = {
+    "tiles of 256x16 move fewest bytes from HBM, but read 2.4 times as much from shared memory as 128x128": lambda: (
+        "256x16 moves least, 4.12 GiB (49 % fewer), but reads 2.4 times as much"
+        in str(roofline(8192, 128, "h100", heads=32, schedules="flash2"))
+    ),
+    "has 142 such times": lambda: len(kept()) == 142,
+    "PyTorch's fused kernels took 1.3 to 7.8 times what any kernel needs for their problem (median 2.8)": lambda: (
+        [round(x, 1) for x in over_bounds()[0][3:]] == [1.3, 2.8, 7.8]
+    ),
+    "plain Triton kernels 1.7 to 4.1 times the bound of their tiles (median 2.2)": lambda: (
+        [round(x, 1) for x in over_bounds()[1][3:]] == [1.7, 2.2, 4.1]
+    ),
+    "for bounds of 50 us or more": lambda: LEAST_SECONDS == 50e-6,
+    "an H100 needs at least 1,282 us for them": lambda: (
+        round(1e6 * roofline(hardware="h100", claim="815.86us", **SERVED).claim.least) == 1282
+    ),
+    "decode reads 128 MiB of K and V in fp16 and has about one FLOP a byte": lambda: [
+        (row.work.read_bytes - 32 * 128 * 2, round(row.intensity))
+        for row in roofline(1, 128, "h100", Nk=8192, heads=32, schedules="flash2", tiles="16x128").rows
+    ]
+    == [(128 * 2**20, 1)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("phrase", FACTS)
+def test_numbers_of_the_page(phrase):
+    assert phrase in PAGE and FACTS[phrase]()

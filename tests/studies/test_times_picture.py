@@ -45,11 +45,13 @@ def test_marks_are_rows_of_the_roofline_below_five_ceilings():
     for row in (row for row in found.rows if row.launch == "all" and row.result.tiling in OWN):
         line = chart.line(row.result.schedule + ("" if row.result.Br is None else " 64x64"))
         assert set(line.y) == {row.work.matrix_flops / row.at_least_seconds}
-        ceilings = [1.0001 * x * rate for x, rate in zip(line.x[::-1], rates.values(), strict=False)]
-        level = [roof.y[0] * 1.0001 for roof in chart.lines if roof.kind == "floor"]
-        assert line.y[0] <= min(ceilings) and line.y[0] <= min(level)
-        if row.binds == "memory" and row.launch == "all" and row.result.schedule == "flash2":
-            assert line.y[0] == pytest.approx(line.x[-1] * rates["HBM"])
+        of_shared = row.work.smem_read_bytes + row.work.smem_write_bytes
+        moved = [of_shared, row.work.total_bytes, row.times["memory"] * rates["HBM"]][row.result.Br is None :]
+        assert line.x == pytest.approx([row.work.matrix_flops / many for many in moved])
+        heights = [x * rate for x, rate in zip(line.x[::-1], rates.values(), strict=False)]
+        level = [roof.y[0] for roof in chart.lines if roof.kind == "floor"]
+        assert line.y[0] <= 1.0001 * min(heights) and line.y[0] <= 1.0001 * min(level)
+    assert all(roof.y[1] / roof.x[1] == pytest.approx(roof.y[0] / roof.x[0]) for roof in roofs.values())
 
 
 @pytest.mark.parametrize("mask", ["dense", "causal"])
