@@ -38,7 +38,9 @@ def prune(hardware: str, *, spills: bool = True) -> Prune:
     Raises InputError for an unknown GPU, and if no configuration fits.
     """
     gpu = load(hardware)
-    target = target_of(gpu)
+    target = gpu.target
+    if target is None or is_amd(target):
+        raise InputError(WHERE, gpu.name, "a GPU of NVIDIA whose file names its target")
 
     def early_config_prune(configs: Sequence[Config], named_args: Mapping[str, Value], **named: Value) -> list[Config]:
         kernel = kernel_of(sys._getframe(1).f_locals.get("self"))
@@ -54,25 +56,6 @@ def prune(hardware: str, *, spills: bool = True) -> Prune:
         return kept
 
     return early_config_prune
-
-
-def target_of(gpu: Hardware) -> str:
-    """The target of a GPU, as `sm_90`: the one that its file names, else that of the GPU which Triton finds."""
-    found = gpu.target or target_found()
-    if found is None or is_amd(found):
-        raise InputError(WHERE, gpu.name, "a GPU of NVIDIA whose file names its target")
-    return found
-
-
-def target_found() -> str | None:
-    """The target of the GPU that Triton finds; None if it finds none of NVIDIA."""
-    from triton.runtime import driver
-
-    try:
-        found = driver.active.get_current_target()
-    except RuntimeError:  # there is no GPU
-        return None
-    return f"sm_{found.arch}" if found.backend == "cuda" else None
 
 
 def kernel_of(tuner: object) -> Kernel:

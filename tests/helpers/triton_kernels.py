@@ -153,14 +153,14 @@ def turns(X, Y, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def either(X, Y, Z, PAGES, n, BLOCK: tl.constexpr):
+def either(X, Y, Z, PAGES, MORE, n, BLOCK: tl.constexpr):
     number = tl.program_id(0)
     at = number * BLOCK + tl.arange(0, BLOCK)
     source = tl.where(number % 3 == 0, X, Y)
     if number % 2 == 0:
         target, pages = Z, PAGES
     else:
-        target, pages = Y + 1, PAGES + 1
+        target, pages = Y + 1, MORE
     page = tl.load(pages + number)
     tl.store(target + at, tl.load(source + at // page, mask=at < n), mask=at < n)
 

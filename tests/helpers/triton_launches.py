@@ -47,6 +47,6 @@ LAUNCHES = {
     "extremes": ("extremes", (3,), {"X": ("fp32", (150,)), "HIGH": ("fp32", (1,)), "LOW": ("fp32", (40,)), "n": 150, "BLOCK": 64}),
     "layers": ("layers", (3, 2), {**dict.fromkeys("XY", ("fp16", (2, 40, 16))), "E": 2, "N": 40, "B": 16, "D": 16}),
     "turns": ("turns", (9,), {"X": ("fp32", (64,)), "Y": ("fp32", (64,)), "n": 7, "BLOCK": 8}),
-    "either": ("either", (5,), {**dict.fromkeys("XYZ", ("fp32", (75,))), "PAGES": [1, 2, 3, 1, 2, 3], "n": 70, "BLOCK": 16}),
+    "either": ("either", (5,), {**dict.fromkeys("XYZ", ("fp32", (75,))), "PAGES": [1, 2, 3, 1, 2], "MORE": [5, 4, 6, 7, 9], "n": 70, "BLOCK": 16}),
     "histogram": ("histogram", (2,), {"X": VALUES, "COUNTS": ("int32", (8,)), "n": 10, "BLOCK": 8}),
 }  # fmt: skip

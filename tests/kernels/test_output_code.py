@@ -34,6 +34,36 @@ def test_all_of_its_configurations_are_ranked(iosim):
     assert len({answer["total_bytes"] for answer in answers}) == 1
 
 
+FLEX = """
+import torch, triton, triton.language as tl
+from torch._dynamo.testing import rand_strided
+from torch._inductor.async_compile import AsyncCompile
+@triton.jit
+def triton_tem_fused_flex_attention_0(COUNTS, K, O):
+    for block in range(tl.load(COUNTS + tl.program_id(0))):
+        tl.store(O + tl.arange(0, 16), tl.load(K + block * 16 + tl.arange(0, 16)))
+@triton.jit
+def triton_poi_fused_1(O):
+    tl.store(O + tl.arange(0, 2), 0.0)
+counts = rand_strided((4,), (1,), device="cuda:0", dtype=torch.int32)
+keys = rand_strided((64,), (1,), device="cuda:0", dtype=torch.float32)
+triton_tem_fused_flex_attention_0[(4,)](counts, keys, keys)
+triton_poi_fused_1[(1,)](keys)
+"""
+
+
+def test_lists_of_key_blocks_are_not_what_the_file_makes_in_their_place(iosim, tmp_path):
+    """The zeros that PyTorch makes there would have the kernel of FlexAttention read nothing."""
+    (tmp_path / "output_code.py").write_text(FLEX)
+    found = iosim("explain", "--script", tmp_path / "output_code.py", "--no-resources")
+    first, _, second = found.stdout.splitlines()[:3]
+    assert found.exit_code == 1 and second == "triton_poi_fused_1 writes 8 B."
+    assert first.startswith(
+        "No answer for triton_tem_fused_flex_attention_0: FlexAttention's kernel follows lists of key"
+    )
+    assert "what is loaded from COUNTS decides" in found.stderr
+
+
 def test_a_script_with_torch_compile_runs_as_it_is_and_a_note_says_what_to_do(iosim, tmp_path):
     script = tmp_path / "model.py"
     script.write_text("import torch\ntorch.compile(torch.nn.Linear(8, 8))(torch.ones(4, 8, device='cuda'))\n")

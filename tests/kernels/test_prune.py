@@ -107,7 +107,7 @@ def test_registers_are_given_in_eights_to_each_thread():
     from iosim.kernels.read.compile import Resources
 
     def lacking(registers, warps):
-        return list(over(Resources(0, registers, 0, warps, "mma"), load("h100"), True))
+        return list(over(Resources(0, registers, 0, warps), load("h100"), True))
 
     assert lacking(255, 8) == [] and lacking(128, 16) == [] and lacking(57, 32) == []
     assert lacking(257, 8) == lacking(129, 16) == lacking(65, 32) == ["registers"]

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ...errors import MissingError
 from ..pretend.packages import needed
+from ..pretend.values import forget
 from ..walk.launch import Value
 from .kernel import Configuration, Kernel
 
@@ -64,6 +65,7 @@ def inductor_code(file: Path, catch: Catch) -> Iterator[None]:
         raise needed("torch")
     try:
         from torch._C._dynamo import guards
+        from torch._dynamo import testing
         from torch._inductor import async_compile, utils, wrapper_benchmark
         from torch._inductor.runtime import triton_helpers
     except ImportError as error:
@@ -78,6 +80,7 @@ def inductor_code(file: Path, catch: Catch) -> Iterator[None]:
         for place, name, function in (
             (async_compile.AsyncCompile, "triton", compiled),
             (triton_helpers, "set_driver_to_gpu", nothing),
+            (testing, "rand_strided", unknown(testing.rand_strided)),
             (wrapper_benchmark, "compiled_module_main", lambda name, run: run(times=1, repeat=1)),
             (utils, "print_performance", lambda run, *_, **__: run()),
             (guards, "_reinterpret_tensor", part_of),
@@ -91,6 +94,17 @@ def inductor_code(file: Path, catch: Catch) -> Iterator[None]:
 
 def nothing(*values: object, **named: object) -> None:
     """Nothing is done."""
+
+
+def unknown(make: Callable[..., object]) -> Callable[..., object]:  # type: ignore[explicit-any]  # of PyTorch
+    """The function that makes the file's inputs, whose integers stand for others: they are not known."""
+
+    def made(*values: object, **named: object) -> object:
+        tensor = make(*values, **named)
+        forget(tensor)
+        return tensor
+
+    return made
 
 
 def part_of(tensor, size, stride, offset=0):  # type: ignore[no-untyped-def]
