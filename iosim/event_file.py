@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     Emit = Callable[[Event], object]  # takes the events of a run, one by one
 
 EVENT_COLUMNS = ("event", "name", "row", "rows", "column", "columns", "words", "resident_words", "launch")
+RUN_COLUMNS = (*EVENT_COLUMNS, "smem_read_words")  # of the run of a schedule
 TEXTS = ("schedule", "event", "name")
-EVENTS: Columns[Event] = [Column(name, "string" if name in TEXTS else "integer") for name in EVENT_COLUMNS]
+EVENTS: Columns[Event] = [Column(name, "string" if name in TEXTS else "integer") for name in RUN_COLUMNS]
 BATCH = 100_000  # events of a row group of Parquet
 
 
@@ -149,7 +150,7 @@ def event_format(kind: str | None, path: str | None, as_json: bool, as_csv: bool
 
 
 def write_events(
-    work: Callable[[Emit], int], path: str | None, kind: str, columns: tuple[str, ...] = EVENT_COLUMNS
+    work: Callable[[Emit], int], path: str | None, kind: str, columns: tuple[str, ...] = RUN_COLUMNS
 ) -> int:
     """Write what `work` emits, to stdout (None or `-`) or to a file that is written whole or not at all.
 

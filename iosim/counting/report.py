@@ -16,7 +16,20 @@ from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
 from .published import Published, published_line
-from .result import ADDS, MORE_TILES, MOVES, NEEDS, ORDER, PLACES, RESULT, SHARED, TIMES, add_columns, least_of
+from .result import (
+    ADDS,
+    MORE_TILES,
+    MOVES,
+    NEEDS,
+    ORDER,
+    PLACES,
+    RESULT,
+    SHARED,
+    SMEM_READS,
+    TIMES,
+    add_columns,
+    least_of,
+)
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
 if TYPE_CHECKING:
@@ -94,7 +107,7 @@ class Report(Answer):
         more = more_columns(self.problem, [r.more_tiles for r in self.results])
         names = (*COLUMNS, *(c.name for c in timed), *more, *(c.name for c in added))
         needs = (*NEEDS[:-1], *(PLACES if self.problem.divided else (SHARED,)))
-        shown = (*needs, *MOVES, *timed, *added, *([ORDER] if self.detail else ()))
+        shown = (*needs, *MOVES, *timed, *added, *([ORDER, SMEM_READS] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
         return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
 

@@ -250,5 +250,6 @@ ADDS: Columns[Result] = (  # if a schedule adds in HBM
     Column("ratio_to_floor_with_adds", "number", "x floor with adds", ".3f", spare=1),
 )
 ORDER: Column[Result] = Column("ratio_to_order", "number", "x N^2d^2/M", ".3f", spare=3)
+SMEM_READS: Column[Result] = Column("smem_read_words", heading="from shared memory", spare=2)
 """For people who ask for details."""
 MORE_TILES: Column[Result] = Column("more_tiles", "string", of=lambda r: more_sizes(r.more_tiles))

@@ -41,7 +41,7 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     import sys
 
     from ..core.event_count import check_length, count_events
-    from ..event_file import EVENT_COLUMNS, event_format, write_events
+    from ..event_file import RUN_COLUMNS, event_format, write_events
     from ..progress import under_way
     from ..schedules import find_all
     from .events import MOST_WRITTEN, emit_runs, one_head_run
@@ -52,7 +52,7 @@ def command(asked: Asked, kind: str | None, as_json: bool, as_csv: bool, path: s
     runs = [one_head_run(s, p, choice.rule, M_bytes, under.multiple) for s in schedules]
     for run in runs:  # before anything is on stdout
         check_length(count_events(*run).total, MOST_WRITTEN)
-    columns = (*(["schedule"] if len(runs) > 1 else []), *EVENT_COLUMNS)
+    columns = (*(["schedule"] if len(runs) > 1 else []), *RUN_COLUMNS)
     say(under.notes)
     seen = path in (None, "-") and sys.stdout.isatty()  # the events themselves show the progress
     with under_way(quiet=seen) as progress:

@@ -21,12 +21,15 @@ from ..errors import InputError
 from ..event_file import BATCH, EVENTS, event_format, write_events
 from ..masks import parse_mask
 from ..schedules import Schedule, find, require
+from ..timing.products import SharedReads, unit_of
 from ..units import parse_bytes
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
+    from ..core.machine import Block, Input
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked
+    from ..core.typing import Size, Step
     from ..core.watchers import Event
     from ..event_file import Emit
 
@@ -71,8 +74,34 @@ def emit_events(
             progress(f"{sent:,} of {total:,} events")
         emit(event)
 
-    Machine(problem, Trace(send)).run(schedule, tiling)
+    Machine(problem, TraceWithReads(send, problem.dtype)).run(schedule, tiling)
     return sent
+
+
+class TraceWithReads(Trace):
+    """Events with the words that each product reads from shared memory, by the rule of wgmma; 0 for others."""
+
+    def __init__(self, emit: Emit, dtype: str) -> None:
+        super().__init__(self.send)
+        self.emit_with, self.reads, self.now = emit, SharedReads(unit_of(None, dtype)), 0
+
+    def send(self, event: Event) -> None:
+        """Hand on an event with the words of its product."""
+        self.emit_with({**event, "smem_read_words": self.now})
+
+    def start(self, machine: Machine) -> None:
+        self.reads.start(machine)
+
+    def load(self, block: Block, tensor: str, words: Size) -> None:
+        self.reads.load(block, tensor, words)
+        super().load(block, tensor, words)
+
+    def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
+        before = self.reads.total
+        self.reads.step(step, outputs, inputs, flops)
+        self.now = int(self.reads.total - before)
+        super().step(step, outputs, inputs, flops)
+        self.now = 0
 
 
 def emit_runs(runs: Sequence[tuple[Schedule, Attention, Tiling]], emit: Emit, progress: Callable[[str], None]) -> int:

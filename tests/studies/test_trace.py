@@ -8,6 +8,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Machine, Tiling, Trace, Traffic, event_file
 from iosim.core.event_count import count_events
+from iosim.counting.count import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.studies import events as studied
@@ -59,6 +60,7 @@ def test_events_add_up_to_the_traffic_and_their_number_is_known_before(name):
         of = [e for e in events if e["name"] == tensor]
         assert counted == tuple(sum(e["words"] for e in of if e["event"] == kind) for kind in ("load", "store"))
     assert max(e["resident_words"] for e in events) == room.peak_words
+    assert sum(e["smem_read_words"] for e in events) == measure(schedule, p, tiling)["smem_read_words"]
     assert events[-1]["launch"] == len(traffic.launches)
 
 
@@ -139,4 +141,4 @@ def test_progress_is_told_now_and_then(monkeypatch):
     run = SCHEDULES["flash2"], Attention(16, 4), Tiling(4, 4)
     seen = studied.emit_events(*run, events.append, progress=said.append)
     assert seen == len(events) and len(said) == seen // 10 and said[0] == f"10 of {seen:,} events"
-    assert all(tuple(event) == event_file.EVENT_COLUMNS for event in events), "CSV writes the values in this order"
+    assert all(tuple(event) == event_file.RUN_COLUMNS for event in events), "CSV writes the values in this order"
