@@ -122,6 +122,32 @@ def test_equal_requests_of_many_programs_are_one_pattern():
     assert (first.tolist(), end.tolist()) == ([0], [256_000]), "rows that touch are one interval"
 
 
+ROWS_3, COLUMNS_16 = np.arange(3)[None, :, None], np.arange(16)[None, None]
+EVERY = np.ones((1, 1, 1), bool)
+LANES = {"apart": ROWS_3 * 64 + COLUMNS_16 * 4, "a product": ROWS_3 * COLUMNS_16 * 4, "columns": COLUMNS_16 * 4}
+MASKS = {
+    "none": None,
+    "a triangle": Mask(EVERY, ROWS_3 <= COLUMNS_16),
+    "rows and columns": Mask(EVERY, (ROWS_3 < 2) & (COLUMNS_16 > 3)),
+    "rows of programs": Mask(EVERY, EVERY, (np.array([[1, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, 0]], bool)[:, :, None],)),
+    "columns of programs": Mask(EVERY, EVERY, (np.array([16, 3, 16, 0])[:, None, None] > COLUMNS_16,)),
+    "both": Mask(EVERY, COLUMNS_16 < 9, (np.array([1, 3, 2, 3])[:, None, None] > ROWS_3,)),
+}
+
+
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_rows_that_data_place_count_as_sets_of_words_do(lanes, mask):
+    places = np.array([[5, 0, 9], [2, 7, 1], [3, 3, 8], [6, 4, 6]])[:, :, None] * 256
+    offset = Number(np.arange(4)[:, None, None] * 4096, LANES[lanes], places)
+    requests, programs = Requests(), np.array([True, True, True, False])
+    requests.add(offset, MASKS[mask], (3, 16), 4, programs)
+    on = np.broadcast_to(True if MASKS[mask] is None else MASKS[mask].array, (4, 3, 16)) & programs[:, None, None]
+    right = naive(np.broadcast_to(offset.array, on.shape).reshape(4, -1), on.reshape(4, -1), 4)
+    first, end = requests.covered()
+    assert (requests.words, int((end - first).sum()) // 4, requests.sectors) == right
+
+
 @pytest.mark.parametrize("pages", [[[5, 0, 9], [2, 7, 1]], [[5, 0, 5], [2, 2, 2]]])
 def test_rows_that_data_place_are_one_pattern_if_no_two_share_a_sector(pages):
     """A page that a program asks for twice counts its words twice and its sectors once."""

@@ -1,12 +1,14 @@
-"""`iosim explain --check` and `--fail-outside`: what changed since an answer was kept, and by how much."""
+"""`iosim explain --check`, `--fail-outside` and `--fail-unfit`: what changed since an answer was kept, and by how much."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from paths import TESTS
 
 from iosim.errors import InputError
 from iosim.kernels import kept
+from iosim.kernels.command_explain import unfit
 
 FILE = TESTS / "helpers" / "triton_kernels.py"
 ADD = ["explain", FILE, "--kernel", "add", "--grid", "cdiv(n, BLOCK)", "--const", "BLOCK=64", "--no-resources",
@@ -107,3 +109,10 @@ def test_a_kernel_that_does_not_fit_fails_if_asked(iosim):
     assert "It does not fit" in small.stdout.splitlines()[0]
     unknown = iosim(*line, "--no-resources")
     assert unknown.exit_code == 2 and "--fail-unfit: found 'no shared memory of a program'" in unknown.stderr
+
+
+def test_one_configuration_that_fits_is_enough():
+    of = lambda fits, place=None: SimpleNamespace(kernel="f", place=place, fits=fits)  # noqa: E731
+    assert list(unfit([of(True), of(False)])) == list(unfit([of(False), of(True)])) == []
+    lines = list(unfit([of(True, "a.py, line 3"), of(False, "a.py, line 4"), of(False)]))
+    assert lines == ["--fail-unfit: f (a.py, line 4) does not fit", "--fail-unfit: f does not fit"]

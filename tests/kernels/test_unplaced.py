@@ -24,6 +24,12 @@ def embed(IDS, W, O, D, GUARD: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(O + row * D + at, tl.load(W + index * D + at, mask=on), mask=at < D)
 
 @triton.jit
+def rows_of(IDS, W, O, D: tl.constexpr, B: tl.constexpr):
+    rows, at = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
+    found = tl.load(W + tl.load(IDS + rows)[:, None] * D + at[None])
+    tl.store(O + rows[:, None] * D + at[None], found)
+
+@triton.jit
 def codebook(X, C, O, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     code = (tl.load(X + at, mask=at < n) * 255.0).to(tl.int32)
@@ -84,6 +90,15 @@ def test_an_embedding_reads_so_many_words_wherever_they_are(explain, tmp_path):
     answer, told = explain("embed", "100", *EMBED, "--arg", f"IDS={tmp_path / 'ids.npy'}", "--const", "GUARD=False")
     assert answer["tensors"]["W"]["reads"] == 6000 and answer["tensors"]["W"]["distinct_reads"] == 7 * 60
     assert "W:" not in told
+
+
+def test_a_row_that_lies_outside_is_a_note(explain, tmp_path):
+    """A request has other rows, so the shape suits the kernel."""
+    np.save(tmp_path / "ids.npy", np.array([*range(31), 1000], np.int64))
+    options = ("--no-resources", "--arg=W=fp32[1000,64]", "--arg=O=fp32[32,64]", "--const=D=64", "--const=B=16")
+    answer, told = explain("rows_of", "2", *options, "--arg", f"IDS={tmp_path / 'ids.npy'}")
+    assert answer["tensors"]["W"]["reads"] == 32 * 64 and answer["tensors"]["W"]["outside_words"] == 64
+    assert "W: 64 words of its reads lie outside of its shape (1000, 64)" in told
 
 
 def test_a_mask_that_is_data_is_refused(explain):
