@@ -9,7 +9,9 @@ WING = Wing(
             "memory": "Bytes of scores, inputs and KV cache; the largest N for a memory budget.",
             "cache": "A schedule's accesses through a cache: LRU and Belady's optimum.",
         },
-        "On a GPU": {"roofline": "The least time on a GPU and what binds, beside kept measurements; FLOPs by kind."},
+        "On a GPU": {
+            "roofline": "The least time on a GPU and what binds, beside kept measurements; is a claimed time possible?"
+        },
         "Look inside": {
             "trace": "Every load, step and store of a run: CSV, JSON lines, Parquet, Perfetto.",
         },

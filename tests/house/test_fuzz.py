@@ -94,6 +94,7 @@ POOLS = {
     "--over": (["M", "N"], ["", "d", "M,N"]),
     "--by": (["schedule", "traffic"], ["", "nothing,", "speed"]),
     "--least-blocks": (["1", "4"], BAD_NUMBERS),
+    "--claim": (["1000s", "2 B/s", "1FLOP/s"], ["", "fast", "0us", "-1s", "3TB"]),
     "--at-most": (["64MiB", "1000", "8el"], BAD_SIZES),
     "--x-floor": (["1.2", "1", "7/5", "1e3"], ["0.9", "x", "nan", "-1", "1/0"]),
     "--combination": (["standard", "flash1", "flash2"], BAD_SCHEDULES),
