@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..errors import InputError
 from ..reading import read_text
@@ -60,7 +60,7 @@ def by_launch(answers: Iterable[tuple[str, Tensors]]) -> dict[str, Tensors]:
 
 def changes(kept: Mapping[str, Tensors], answers: Iterable[Explained]) -> list[str]:
     """A sentence for each number that differs from the kept one, and for each launch that is new or gone."""
-    now = by_launch((answer.kernel, numbers(answer)) for answer in answers)
+    now = by_launch((answer.kernel, cast("Tensors", answer.tensors)) for answer in answers)
     found = []
     for launch in {**kept, **now}:
         if launch not in now:
@@ -70,14 +70,6 @@ def changes(kept: Mapping[str, Tensors], answers: Iterable[Explained]) -> list[s
         else:
             found += [f"{launch}: {change}" for change in changed(kept[launch], now[launch])]
     return found
-
-
-def numbers(answer: Explained) -> Tensors:
-    """The integers of each argument."""
-    return {
-        name: {key: value for key, value in row.items() if isinstance(value, int)}
-        for name, row in answer.tensors.items()
-    }
 
 
 def changed(before: Tensors, now: Tensors) -> Iterator[str]:
