@@ -442,11 +442,11 @@ def measured_sentence(chip: Hardware, phase: Phase) -> list[str]:
 
 def rates_text(chip: Hardware, dtype: str) -> str:
     """The rates of a chip for people: `HBM 3.35 TB/s, L2 15.46 TB/s, fp16 products 989.4 TFLOP/s`."""
-    shown = {
-        name: format_rate(rate) if name in ("memory", "l2", "shared") else f"{rate / 1e12:,.4g} T/s"
+    unit = {"matrix": "TFLOP/s", "exp": "T/s"}
+    return ", ".join(
+        f"{thing_of(name, dtype)} {f'{rate / 1e12:,.4g} {unit[name]}' if name in unit else format_rate(rate)}"
         for name, rate in rates_of(chip, dtype).items()
-    }
-    return ", ".join(f"{thing_of(name, dtype)} {rate}" for name, rate in shown.items())
+    )
 
 
 def thing_of(resource: str, dtype: str) -> str:

@@ -188,13 +188,14 @@ def memory_bytes(works: Sequence[Work], chip: Hardware) -> list[int]:
 
 def whole_blocks(schedule: Schedule, p: Attention, tiling: Tiling) -> Attention | None:
     """The problem of the thread blocks that have a whole tile of queries and are equal: `p` itself if all are. None if
-    blocks differ in another way, as under a mask that hides tiles."""
+    blocks differ in another way, as under a mask that hides tiles, or if fewer queries would have fewer keys."""
     if mask_matters(schedule, p) or schedule.outer != "queries":
         return None
     ragged = p.N % tiling.rows_q
     if not ragged or tiling.rows_q > p.N:
         return p
-    return narrowed(p, N=p.N - ragged)
+    part = narrowed(p, N=p.N - ragged)
+    return part if schedule.about(part).Nk == p.Nk else None
 
 
 def without_l2(chip: Hardware) -> Hardware:

@@ -65,6 +65,12 @@ def test_under_a_mask_blocks_are_not_equal():
     assert causal.times["matrix"] == pytest.approx(work.matrix_flops / H100.flops_per_second["fp16"])
 
 
+def test_fewer_queries_with_fewer_keys_are_no_part():
+    """linear-causal has as many keys as queries: its 40 whole rows of 41 are another problem."""
+    p = Attention(41, 8, heads=4, mask=parse_mask("causal"))
+    assert time_at_least(find("linear-causal"), p, Tiling(8, 8), H100).blocks == 4
+
+
 def test_rates_that_are_not_stated_bound_nothing():
     bare = replace(H100, flops_per_second={"int8": 1}, shared_memory_bytes_per_second=None, l2_bytes_per_second=None)
     assert set(time_at_least(find("flash2"), P, Tiling(128, 64), bare).times) == {"memory"}
