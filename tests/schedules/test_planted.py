@@ -121,11 +121,10 @@ MISTAKES = [  # (schedule, the function, what it says, what it shall say, the st
     ("split-kv", None, "part, lse =", "r = Moved(partial_rows(p), i, ((1, i),)); part, lse =", {}, {"output"}),
     ("split-kv", "key_tiles", "t.rows_k, where=p.mask.row(i)", "t.rows_k", {}, {"formula"}),
     ("paged-split-kv", None, "page_tiles, share, page", "page_tiles, p.Nk, page", {}, {"formula"}),
-    ("paged", "page_tiles", "p[PAGE_SIZE], where=p.mask.row(i)", "p[PAGE_SIZE]", {}, {"formula"}),
-    ("paged-split-kv", "page_tiles", "p[PAGE_SIZE], where=p.mask.row(i)", "p[PAGE_SIZE]", {}, {"formula", "machines"}),
     *((name, "page_tiles", *change, {}, caught) for name in ("paged", "paged-split-kv") for *change, caught in (
         ("cache.load(rows_of_page(p, b, j, entry))", "cache.load(Moved(cache_rows(p), j, ((1, j),)))", {"output"}),
         (ROWS, f'chip.load("table", PagesOf(pages(p), b, p[PAGE_SIZE])); {ROWS}', {"formula", "footprint"}),
+        ("p[PAGE_SIZE], where=p.mask.row(i)", "p[PAGE_SIZE]", {"formula"}),
         ("t.rows_k, where=p.mask.row(i)", "t.rows_k", {"formula"}),
         (ROWS, f"cache.load(j); {ROWS}", {"error"}),  # a tile of keys indexes no cache in pages
     )),
