@@ -22,6 +22,7 @@ from ..timing.tiles import fastest_tiles, on_chip
 from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import Conditions, conditions
+from .full_card import full_card_floor
 from .given import memory, without_memory
 from .names import takes_options
 from .notes import keys_notes
@@ -228,17 +229,22 @@ def run(
         ratio_to_floor_with_adds=once / least if least else None,
         **counted,
     )
-    return found if chip is None else with_time(found, time_at_least(schedule, packed, tiling, chip))
+    if chip is None:
+        return found
+    full = None if fits is False else full_card_floor(problem, M_bytes, chip, schedule.name)
+    return with_time(found, time_at_least(schedule, packed, tiling, chip), full)
 
 
-def with_time(result: Result, bound: TimeBound) -> Result:
-    """A result with its least time on a chip, what binds, its thread blocks, and what matrix units read there."""
+def with_time(result: Result, bound: TimeBound, full: int | None = None) -> Result:
+    """A result with its least time on a chip, what binds, its thread blocks, what matrix units read there, and its
+    words beside those that a full card needs."""
     return replace(
         result,
+        ratio_to_full_card=result.total / full if full and result.total else result.ratio_to_full_card,
         at_least_seconds=bound.seconds,
         binds=bound.binds,
         blocks=None if result.tiling == "ideal" else bound.blocks,
-        smem_read_words=bound.work.smem_read_words,
+        smem_read_words=None if result.tiling == "ideal" else bound.work.smem_read_words,
     )
 
 
@@ -286,7 +292,7 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Cou
         "write_bytes": write_bytes,
         "total_bytes": read_bytes + write_bytes,
         "flops": n * flops.total,
-        "smem_read_words": n * shared.total,
+        "smem_read_words": None if "ideal" in schedule.rules else n * shared.total,
         "tensors": {name: {"reads": n * r, "writes": n * w} for name, (r, w) in tensors.items()},
         "steps": [{"reads": n * r, "writes": n * w} for r, w in traffic.launches],
     }

@@ -52,8 +52,19 @@ def named(result: Result) -> str:
 def lead_on_gpu(best: Result, chip: Hardware) -> str:
     """The sentence that leads: the least time, what binds, the bytes, and their floor."""
     takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
-    floor = f", {times(best.ratio_to_floor, 1)} times the floor of one multiprocessor" if best.ratio_to_floor else ""
-    return f"{takes}; it moves {about(best.total_bytes or 0)}{floor}."
+    return f"{takes}; it moves {about(best.total_bytes or 0)}{beside_floors(best, chip)}."
+
+
+def beside_floors(best: Result, chip: Hardware) -> str:
+    """How far a result is from what a full card needs, and from the floor of one multiprocessor, after a comma; empty
+    without a floor."""
+    one, full = best.ratio_to_floor, best.ratio_to_full_card
+    if one is None:
+        return ""
+    alone = f"{times(one, 1)} times the floor of one multiprocessor"
+    return (
+        f", {alone}" if full in (None, one) else f", {times(full, 1)} times what a full {chip.name} needs and {alone}"
+    )
 
 
 def next_on_gpu(best: Result, results: Sequence[Result]) -> list[str]:

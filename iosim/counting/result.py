@@ -82,6 +82,8 @@ class Result(Answer):
     """The least time on the GPU that is named (timing/bound.py)."""
     binds: str | None = None
     """What binds in that time: `memory`, `l2`, `shared`, `matrix` or `exp`."""
+    ratio_to_full_card: float | None = None
+    """`total` over the floor of a full card, whose multiprocessors all work alike (counting/full_card.py)."""
     blocks: int | None = None
     """Thread blocks over all heads, on the GPU that is named."""
     limit: str | None = None
@@ -243,6 +245,7 @@ TIMES: Columns[Result] = (  # on the GPU that is named
         "us", None, "us at least", lambda r: None if r.at_least_seconds is None else f"{r.at_least_seconds * 1e6:,.1f}"
     ),
     Column("binds", "string", "binds"),
+    Column("ratio_to_full_card", "number", "x full card", ".3f", spare=7),
 )
 ADDS: Columns[Result] = (  # if a schedule adds in HBM
     Column("adds", heading="adds", spare=3),

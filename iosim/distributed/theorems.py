@@ -11,28 +11,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from fractions import Fraction
-from math import ceil, isqrt
+from math import ceil
 
-
-def root_above(square: Fraction | int) -> int:
-    """The least integer y with y^2 >= `square`; 0 if that is not positive."""
-    least = ceil(square)
-    return isqrt(least - 1) + 1 if least > 0 else 0
+from ..counting.full_card import balanced_floor as balanced_floor
+from ..counting.full_card import root_above as root_above
 
 
 def segment_work(words: int, pi: int) -> Fraction:
     """g(X): the most work, in pairs, that can be done with X words. `pi` is alpha beta."""
     return max(Fraction(words * words, 4 * pi), Fraction(words))
-
-
-def balanced_floor(pairs: int, most: Fraction, pi: int, held: int) -> int:
-    """P1: each device does at most `most` of the work of `pairs` pairs, and rows may be laid out freely.
-
-    `held` is the words at the start, copies counted, and the output words.
-    """
-    if most >= 4 * pi:  # each device needs 2 sqrt(pi most) words for this much work
-        return max(0, root_above(4 * pi * pairs**2 / most) - held)
-    return max(0, pairs - held)
 
 
 def memory_floor(pairs: int, memory: int, pi: int, held: int, busy: int = 0) -> int:

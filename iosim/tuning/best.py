@@ -103,7 +103,7 @@ class Best(Answer):
         chosen = ["options"] * any(result.options for result in tried)
         more = more_columns(self.problem, [result.more_tiles for result in tried])
         added = [column.name for column in add_columns(tried)]
-        timed = ["at_least_seconds", "binds"] * (self.under.chip is not None)
+        timed = ["at_least_seconds", "binds", "ratio_to_full_card"] * (self.under.chip is not None)
         names = (
             "role",
             "label",
