@@ -102,23 +102,6 @@ def test_a_jump_back_is_refused():
         k.words(1, 1, again)
 
 
-def test_a_condition_that_is_loaded_takes_the_data():
-    """Words may lie anywhere, but how many there are must be known."""
-    k, inner = Kernel(), []
-    k.types[k.X] = TYPES["p"] = Type.of("!tt.ptr<i32>")
-    try:
-        found = k.load(k.pid, k.body, result="i")
-        k.load(found, inner)
-    finally:
-        TYPES["p"] = POINTER
-    k.op("scf.yield", into=inner)
-    k.op("scf.if", k.op("arith.cmpi", found, k.n, result="b", into=k.body, predicate=2), into=k.body,
-         regions=[Block((), tuple(inner))])  # fmt: skip
-    assert k.words(3, 2, data=[7, 1, 1, 9]) == counted([0, 1, 2, 1, 1])
-    with pytest.raises(InputError, match="what is loaded from X decides an address.*--arg X=FILE.npy"):
-        k.words(3, 2)
-
-
 @pytest.mark.parametrize("change", ["tt.store", "tt.atomic_rmw", "tt.atomic_cas"])
 def test_data_that_the_kernel_itself_changes_decide_nothing(change):
     """A program may have changed them before another loads them. Data of other arguments are known still."""
