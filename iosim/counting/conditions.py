@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
-from ..hardware import Hardware, load
 from ..units import dtype_bytes, parse_count, parse_registers
+
+if TYPE_CHECKING:
+    from ..hardware import Hardware
 
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
 ACCUMULATORS = "fp32"
@@ -60,6 +62,8 @@ def conditions(
     if multiple is None and searched:
         found.append(f"best tiles of least time, in multiples of {MMA}")
     notes = (f"--hardware implies {' and '.join(found)}, {BACK}",) if found else ()
+    from ..hardware import load
+
     names = names_of(hardware) if isinstance(hardware, str) else []
     chip = load(names[0]) if len(names) == 1 else None
     return Conditions(own, multiple or (MMA if searched else 1), notes, implies=True, chip=chip)
@@ -76,6 +80,8 @@ def check_registers(given: object, presets: list[str]) -> None:
     """Raise InputError for more registers, a text or bytes, than an SM of a preset has."""
     if not isinstance(given, str | int) or not presets:
         return
+    from ..hardware import load
+
     for chip in map(load, presets):
         room = chip.registers_per_sm_bytes
         if room is not None and parse_registers(given) > room:

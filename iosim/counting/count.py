@@ -12,17 +12,13 @@ from ..core.problem import DENSE, Attention, as_moved, skips_tiles
 from ..core.tiling import S, Tiling, allowed_sizes, further_sizes, paper_tiles, read_tiles, rule_name, tiles_text
 from ..core.watchers import Capacity, Flops, Traffic
 from ..errors import InputError
-from ..hardware import Hardware, load
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache, require
 from ..search.best import best_tiles, footprint, footprint_of
-from ..timing.bound import TimeBound, time_at_least
 from ..timing.products import SharedReads, unit_of
-from ..timing.tiles import fastest_tiles, on_chip
 from ..units import parse_bytes
 from .bounds import APART, Bound, bounds, floor_of, order_words
 from .conditions import Conditions, conditions
-from .full_card import full_card_floor
 from .given import memory, without_memory
 from .names import takes_options
 from .notes import keys_notes
@@ -35,7 +31,9 @@ if TYPE_CHECKING:
     from ..core.mask_types import Mask
     from ..core.tiling import Rule, TilesAsked
     from ..core.typing import Size
+    from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
+    from ..timing.bound import TimeBound
     from .typing import Counted
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
@@ -74,6 +72,8 @@ def count(
     found = Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
     if M_bytes is None or asked is not None or not under.implies:
         return found
+    from ..hardware import load
+
     chip, names = load(str(hardware)), {s.name for s in chosen}
     return replace(found, published=[*count_published(found, M_bytes, names, chip)])
 
@@ -143,6 +143,8 @@ def choose_tiling(
         return rule
     assert M_bytes is not None
     if rule == "best" and chip is not None:
+        from ..timing.tiles import fastest_tiles
+
         found = fastest_tiles(schedule, problem, chip, M_bytes, multiple)
         return None if found is None else found.tiling
     if rule == "best":
@@ -202,6 +204,8 @@ def run(
     if tiling is None:
         return Result(schedule.name, label, fits=False)
     if chip is not None and label in ("best", "given"):
+        from ..timing.tiles import on_chip
+
         problem = on_chip(problem, chip, stages=1)
     packed = problem.packed
     counted = measure(schedule, packed, tiling)
@@ -231,6 +235,9 @@ def run(
     )
     if chip is None:
         return found
+    from ..timing.bound import time_at_least
+    from .full_card import full_card_floor
+
     full = None if fits is False else full_card_floor(problem, M_bytes, chip, schedule.name)
     return with_time(found, time_at_least(schedule, packed, tiling, chip), full)
 

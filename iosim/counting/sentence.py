@@ -12,7 +12,6 @@ from ..verdict import Way, about, best_of, joined, times, verdict
 from ..verdict import above as above
 from .bounds import floor_of
 from .columns import flags
-from .on_gpu import fastest_of, lead_on_gpu, least_traffic, next_on_gpu
 from .result import Answered, Result, tile_sizes
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ def winner_of(results: Sequence[Result]) -> Result | None:
     """The result of one family that is best of those that fit, or that may fit; None if none does. On a GPU it takes
     the least time, else it moves the fewest bytes."""
     if any(r.at_least_seconds is not None for r in results):
+        from .on_gpu import fastest_of
+
         return fastest_of(results)
     counted = [r for r in results if r.total_bytes is not None]
     ways = [Way("", r.total_bytes or 0, r.fits) for r in counted]
@@ -79,6 +80,8 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
 
 def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> list[str]:
     """The verdict on a GPU: what takes the least time, what moves least, and what is next."""
+    from .on_gpu import lead_on_gpu, least_traffic, next_on_gpu
+
     chip, M_bytes, schedule = report.under.chip, report.M_bytes, SCHEDULES[best.schedule]
     assert chip is not None
     lines = [lead_on_gpu(best, chip)]
