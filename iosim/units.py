@@ -30,9 +30,11 @@ UNITS = (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2),
 REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
 LARGEST_BYTES = 2**60
+LARGEST_FACTOR = 10**15
 MOST_POINTS = 10_000_000
 
 _SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+_LONG_EXPONENT = re.compile(r"e[+-]?\d{3}", re.IGNORECASE)
 _COUNT = re.compile(r"([+-]?[0-9]{1,30})([kmg]?)", re.IGNORECASE)
 _WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
 SIZES_ALLOWED = (
@@ -93,12 +95,13 @@ def parse_factor(text: str | float, where: str) -> Fraction:
     """The factor from 1 on that a text or a number gives, exactly as its decimals say."""
     from fractions import Fraction
 
+    given = str(text)
     try:
-        factor = Fraction(str(text))
+        factor = Fraction(given) if len(given) < 40 and not _LONG_EXPONENT.search(given) else None
     except (ValueError, ZeroDivisionError):
-        factor = Fraction(0)
-    if factor < 1:
-        raise InputError(where, text, "a number from 1, as 1.2")
+        factor = None
+    if factor is None or not 1 <= factor <= LARGEST_FACTOR:
+        raise InputError(where, text, f"a number from 1 to {LARGEST_FACTOR}, as 1.2")
     return factor
 
 

@@ -256,7 +256,7 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
     largest: list[int] = []
     known = True
     for one in found:
-        each = first_blocks(one.launch.schedule, one.problem, cast("Tiling[Size]", one.tiling))
+        each = blocks_of_shapes(one)
         number += one.sum(each)
         grid += int(np.max(each)) * one.launch.shapes.requests
         words += one.sum(first_of(one.of))
@@ -264,6 +264,14 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
         known = known and parts is not None
         largest += [words_of_block(one, part) for part in parts or ()]
     return number, grid, max(largest) * number / words if known and words else None
+
+
+def blocks_of_shapes(one: Counted) -> Size:
+    """The thread blocks of the first kernel, for each shape."""
+    schedule, tiling = one.launch.schedule, cast("Tiling[Size]", one.tiling)
+    if one.problem.mask is DENSE or one.problem.mask.counts_arrays:
+        return first_blocks(schedule, one.problem, tiling)
+    return np.array([first_blocks(schedule, alone, tiling) for alone in single(one.problem, len(one.launch.shapes))])
 
 
 def words_of_block(one: Counted, part: Attention[Size]) -> int:

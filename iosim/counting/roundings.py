@@ -65,6 +65,8 @@ def roundings(schedule: Schedule, problem: Attention, tiling: Tiling) -> Roundin
     traffic, products = Traffic(), Products()
     Folded(replace(problem, mask=DENSE), traffic, products).run(schedule, tiling)
     travels = {name for name, (reads, writes) in traffic.tensors.items() if reads and writes}
-    keys = min(products.keys, default=min(tiling.rows_k, problem.Nk))
-    sums, depth = min(products.sums, default=problem.Nk), min(products.depth, default=problem.d)
-    return Roundings(travels, products.divided, keys, sums, depth)
+    keys, sums, depth = (
+        filter(None, some) for some in (products.keys, products.sums, products.depth)
+    )  # not of no keys
+    least = min(keys, default=min(tiling.rows_k, problem.Nk)), min(sums, default=problem.Nk)
+    return Roundings(travels, products.divided, *least, min(depth, default=problem.d))

@@ -251,7 +251,7 @@ class Split:
         """
         t, p, gpus = self.t, self.t.problem, self.machines
         rate = gpus.link_bytes_per_second if gpus.nodes == 1 else gpus.network_bytes_per_second
-        if not self.rings or not rate or not gpus.flops_per_second:
+        if not self.rings or not rate or not gpus.flops_per_second or not pairs:
             return None
         tokens = t.nk * t.apart if t.keys_apart == 1 else t.n
         hops = [load for load in self.loads.found if load.sender is not None and load.own != ()]
@@ -360,7 +360,7 @@ def counted(split: Split) -> LinkResult:
         hbm_least_bytes=least,
         memory_bytes=split.memory_bytes,
         fits=split.fits,
-        balance=sum(work) / (P * max(work)),
+        balance=sum(work) / (P * max(work)) if max(work) else 1.0,
         flops=pair * sum(work),
         largest_flops=pair * max(work),
         network_bytes=far_largest if nodes else None,

@@ -76,7 +76,13 @@ class MaskFunction:
         found = self._run(lambda: np.asarray(library(self, x, y)))
         if found.dtype != bool:
             raise InputError(self.where, f"values of type {found.dtype}", "truth values, as q_idx >= kv_idx gives them")
-        return np.broadcast_to(found, np.broadcast_shapes(x.shape, y.shape))
+        shape = np.broadcast_shapes(x.shape, y.shape)
+        if found.ndim > 2 or any(
+            own not in (1, size) for own, size in zip(found.shape[::-1], shape[::-1], strict=False)
+        ):
+            allowed = f"{shape}, or an axis of 1 where it reads only one of q_idx {x.shape} and kv_idx {y.shape}"
+            raise InputError(self.where, f"an array of shape {found.shape}", allowed)
+        return np.broadcast_to(found, shape)
 
     def check(self, N: int, Nk: int) -> None:
         """Raise InputError for more pairs of tokens than may be evaluated."""

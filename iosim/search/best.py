@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache, reduce, wraps
 from itertools import islice
-from math import isqrt
+from math import isqrt, prod
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, cast
 
 from ..core.arrays import anywhere, keep_freed_memory, larger, last_true
@@ -149,6 +149,10 @@ class Pair(NamedTuple):
         """The smallest size with as few passes as this one over each of its axes."""
         sizes = [up(-(-length // -(-length // size)), self.multiple) for length in self.axes(name)]
         return reduce(larger, sizes)
+
+    def counts(self, name: str) -> int:
+        """About how many sizes `worth` finds at most."""
+        return sum(2 * isqrt(length // self.multiple + 1) for length in cast("tuple[int, ...]", self.axes(name)))
 
     def worth(self, name: str) -> list[int]:
         """The smallest size for each number of passes over each of them, by rising size."""
@@ -486,9 +490,12 @@ def sizes_at_every_M(pair: Pair) -> tuple[Sequence[int], Sequence[int]]:
     second one is the smallest alone, if it does not matter."""
     step, paired = pair.multiple, bool(pair.schedule.sizes)
     if not pair.masked:
-        ones, twos = pair.worth(pair.first), pair.worth(pair.second) if paired else [step]
-        if len(ones) * len(twos) > (most := MOST_PAIRS if paired else MOST_ALONE):
-            allowed, enough = f"at most {most} pairs of tile counts", 1 << (len(ones) * len(twos) // most).bit_length()
+        names, most = (pair.first, pair.second)[: 1 + paired], MOST_PAIRS if paired else MOST_ALONE
+        few = max(pair.counts(name) for name in names) <= most  # else there is no room for the sizes themselves
+        ones, twos = (pair.worth(pair.first), pair.worth(pair.second) if paired else [step]) if few else ([], [])
+        pairs = len(ones) * len(twos) if few else prod(map(pair.counts, names))
+        if pairs > most:
+            allowed, enough = f"at most {most} pairs of tile counts", 1 << (pairs // most).bit_length()
             raise InputError("--N", max(pair.lengths), allowed, f"give --tile-multiple {max(enough, 2 * step)}")
         return ones, twos
     units = [cast("int", pair.units(name)) for name in (pair.first, pair.second)]

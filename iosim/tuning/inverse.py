@@ -381,9 +381,10 @@ class WithinFloor(LeastM):
 
     def nearest(self) -> str:
         """The clause on the M at which the ratio is least."""
-        ratios = {step.total / self.floor_at(step.M_bytes): step for step in self.curve.steps}
+        floors = [(step, self.floor_at(step.M_bytes)) for step in self.curve.steps]
+        ratios = {step.total / floor: step for step, floor in floors if floor}
         if not ratios:
-            return ": nothing fits"
+            return ": the floor is 0 words, as no query sees a key" if floors else ": nothing fits"
         least = min(ratios)
         return f": the nearest is a factor of {least:.4g}, at M = {format_bytes(ratios[least].M_bytes)}"
 
@@ -394,8 +395,11 @@ class WithinFloor(LeastM):
         there = step_at(self.curve.steps, self.chip.sram_bytes)
         if there is None:
             return [f"{self.of_chip()}: nothing fits."]
-        ratio = not_below(there.total / self.floor_at(self.chip.sram_bytes))
-        return [f"{self.of_chip()}: the least there, by {chosen(there)}, is within a factor of {ratio} of the floor."]
+        floor = self.floor_at(self.chip.sram_bytes)
+        share = (
+            f"is within a factor of {not_below(there.total / floor)} of the floor" if floor else "has no floor above 0"
+        )
+        return [f"{self.of_chip()}: the least there, by {chosen(there)}, {share}."]
 
     def to_dict(self) -> Row:
         sram, found = 0 if self.chip is None else self.chip.sram_bytes, self.where

@@ -435,3 +435,17 @@ def test_keywords_that_requests_or_ways_say():
 
 def test_ways_have_names_of_their_own():
     assert len(BY_NAME) == len({way.text for way in BY_NAME.values()}) and LEVEL.name != MERGE.name
+
+
+def test_a_function_of_python_hides_what_it_says(tmp_path):
+    """`causal` of a file that adds the cached tokens of one request moves what the atom moves."""
+    (tmp_path / "m.py").write_text(
+        "def f(b, h, q, k):\n    return q + 5 >= k\ndef none(b, h, q, k):\n    return q < 0\n"
+    )
+    for requests in ("4:9", "4:9, 2:7"):
+        found = iosim.batch(requests, **{**SMALL, "heads": 2, "mask": f"py:{tmp_path / 'm.py'}:f"})
+        wanted = iosim.batch(requests, **{**SMALL, "heads": 2})
+        assert found["paged"].tensors == wanted["paged"].tensors and found["split"].blocks == wanted["split"].blocks
+        assert found.floor.words == wanted.floor.words
+    nothing = iosim.batch("4:9", **{**SMALL, "heads": 2, "mask": f"py:{tmp_path / 'm.py'}:none"})
+    assert nothing["repeat"].tensors["K"]["reads"] == 0 == nothing["repeat"].kv_times_read == nothing.distinct["K"]

@@ -425,3 +425,11 @@ def test_a_million_tokens_on_a_thousand_gpus():
     found = iosim.links(2**20, 128, 1024, heads=128, kv_heads=8, mask="causal", hardware="h100")
     assert time.process_time() - start < 1 and len(found.results) == 12
     assert found["ring"].mean_received_words == 1023 * 1024 * 8 * 256
+
+
+@pytest.mark.parametrize("what", ["forward", "backward", "step"])
+def test_a_mask_that_shows_nothing_needs_nothing(what):
+    found = iosim.links(N=64, d=8, heads=4, ranks=4, mask="~window:99", hardware="h100", passes=what)
+    least = min(found.results, key=lambda one: one.received_words)
+    assert least.received_words == 0 and {one.balance for one in found.results} == {1.0}
+    assert {one.flops for one in found.results} == {0} and {one.hides_from_tokens for one in found.results} == {None}

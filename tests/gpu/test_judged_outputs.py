@@ -186,3 +186,10 @@ def test_an_output_under_a_mask_that_hides_every_pair_is_judged(judged):
     assert not p.mask.bind(p, HIDDEN.tiling).visible_pairs()
     found = judged(HIDDEN)
     assert found["error"] == 0 and found["bias"] == 0 and not found["unwritten"]
+
+
+@pytest.mark.parametrize("tiles", ["8x16", "8x20", "8x100"])
+def test_keys_that_all_stay_on_chip_round_like_others(iosim, tiles):
+    """flash2-pinned with Bc >= Nk loads no tile of other keys."""
+    done = iosim("verify", "--cpu", "--schedule", "flash2-pinned", "--N", 16, "--d", 8, "--tiles", tiles)
+    assert done.exit_code == 0, done.output

@@ -227,3 +227,10 @@ def test_a_function_of_tensors_may_not_read_the_head():
 def test_numpy_masks_import_no_torch():
     program = f"import sys\nfrom iosim import mask\nmask('py:{FILE}:causal', 48)\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("body, shape", [("(q >= k)[:, :1, None]", r"\(4, 1, 1\)"), ("(q >= k)[:, :2]", r"\(4, 2\)")])
+def test_another_shape_is_refused(body, shape, tmp_path):
+    (tmp_path / "m.py").write_text(f"def f(b, h, q, k):\n    return {body}\n")
+    with pytest.raises(InputError, match=f"an array of shape {shape}.; allowed: .4, 9."):
+        parse_mask(f"py:{tmp_path / 'm.py'}:f").bind(Attention(4, 1, 9), Tiling(2, 3)).visible(0, 4, 0, 9)

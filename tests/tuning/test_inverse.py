@@ -285,3 +285,14 @@ def test_an_sram_that_is_just_enough_is_enough():
         found = least_M(2048, 64, at_most=goal, hardware="h100")
         assert any(said in line for line in found.lines), found.lines
         assert found.to_dict()["hardware"]["fits"] == (goal == least)
+
+
+def test_a_mask_that_shows_nothing_has_no_floor():
+    found = least_M(64, 8, mask="~window:99", x_floor=1.5, schedules="flash2", hardware="h100")
+    assert "the floor is 0 words" in found.lines[0] and "has no floor above 0" in found.on_chip()[0]
+
+
+@pytest.mark.parametrize("factor", ["1e999999999", "1e-999999999", "1e400", "9" * 60, "0.5"])
+def test_factors_beyond_all_numbers_are_refused_at_once(factor):
+    with pytest.raises(InputError, match="a number from 1 to 1000000000000000"):
+        least_M(64, 8, x_floor=factor)
