@@ -48,7 +48,14 @@ ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype"
          "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",
          "--detail", "--tiles")  # fmt: skip
 COMMANDS = {"check": ("verify", "--cpu")}
-LACKS = ("over", "plot", "trace", "every", "in_browser")  # options that no sweep has
+LACKS = (
+    "over",
+    "plot",
+    "trace",
+    "every",
+    "in_browser",
+    "claim",
+)  # options that no sweep has; a claim is about one point
 SCHEDULES = ("--schedule", "flash1,flash2")
 ONE_OF = {"links": "ulysses"}
 SCHEDULES_OF = {"links": ("--schedule", "ring,ulysses")}
