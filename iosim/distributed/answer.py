@@ -17,6 +17,7 @@ from ..errors import InputError, suggestion
 from ..hardware import load
 from ..masks import parse_mask
 from ..tables import at_most
+from ..timing.bound import rates_of
 from ..units import binary, format_rate, parse_bytes, parse_count, parse_rate
 from ..verdict import Way, about, best_of, verdict
 from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
@@ -261,7 +262,8 @@ def time_lines(fast: LinkResult | None, tokens: int) -> list[str]:
         return []
     least = fast.hides_from_tokens
     hides = "" if least is None else f"; a hop hides behind arithmetic from {least:,} tokens a GPU on, here {tokens:,}"
-    return [f"At the peaks {named(fast)} is fastest, {seconds_text(fast.seconds)}{hides}."]
+    least_time = f"{seconds_text(fast.seconds)} at least, without the latency of collectives"
+    return [f"At the peaks {named(fast)} is fastest, {least_time}{hides}."]
 
 
 def named(result: LinkResult) -> str:
@@ -361,12 +363,15 @@ def known(gpus: Machines, hardware: str | None, M: int | str | None, p: Attentio
     if hardware is None:
         return gpus
     chip = load(hardware)
+    rates = rates_of(chip, p.dtype)
     return gpus._replace(
         memory_bytes=chip.hbm_bytes,
         link_bytes_per_second=chip.link_bytes_per_second,
         network_bytes_per_second=chip.network_bytes_per_second,
-        flops_per_second=chip.flops_per_second.get(p.dtype),
-        hbm_bytes_per_second=chip.hbm_bytes_per_second,
+        flops_per_second=rates.get("matrix"),
+        hbm_bytes_per_second=rates.get("memory"),
+        exps_per_second=rates.get("exp"),
+        l2_bytes_per_second=rates.get("l2"),
     )
 
 

@@ -46,6 +46,8 @@ class Machines(NamedTuple):
     network_bytes_per_second: int | None = None
     flops_per_second: int | None = None
     hbm_bytes_per_second: int | None = None
+    exps_per_second: int | None = None
+    l2_bytes_per_second: int | None = None
 
     @property
     def nodes(self) -> int:
@@ -131,6 +133,10 @@ class LinkResult:
     """The time of the matrix products at the peak rate, of the GPU with most work."""
     hbm_seconds: float | None
     """The time of `hbm_least_bytes` at the rate of the HBM."""
+    exp_seconds: float | None
+    """The time of one exponential for each score of the GPU with most work."""
+    l2_seconds: float | None
+    """The time of `hbm_bytes`, which multiprocessors load and store, at the rate of the L2."""
     hides_from_tokens: int | None
     """The tokens of a GPU from which a hop takes no longer than the arithmetic of a visit; None if keys and queries do
     not come one shard after the other."""
@@ -141,13 +147,13 @@ class LinkResult:
 
     @property
     def inside_seconds(self) -> float | None:
-        """The time inside a GPU: the longer of that of the arithmetic and that of the HBM, which happen at once."""
-        found = [one for one in (self.arithmetic_seconds, self.hbm_seconds) if one is not None]
-        return max(found) if self.arithmetic_seconds is not None else None
+        """The least time inside a GPU: the longest of its resources, which work at once (timing/bound.py)."""
+        each = self.arithmetic_seconds, self.hbm_seconds, self.exp_seconds, self.l2_seconds
+        return max(one for one in each if one is not None) if self.arithmetic_seconds is not None else None
 
     @property
     def seconds(self) -> float | None:
-        """The time of the exchange, and after it the longest of the hops, the arithmetic and the HBM."""
+        """The time of the exchange, and after it the longer of the hops and of the time inside a GPU."""
         if self.exchange_seconds is None or self.hop_seconds is None or self.inside_seconds is None:
             return None
         return self.exchange_seconds + max(self.hop_seconds, self.inside_seconds)
@@ -337,7 +343,10 @@ def counted(split: Split) -> LinkResult:
     largest, far_largest = batch * split.most("bytes"), batch * split.most("far_bytes")
     near_largest = batch * max(one.bytes - one.far_bytes for one in split.each)
     exchange, hop = split.serial_seconds()
-    peak, rate, least = machines.flops_per_second, machines.hbm_bytes_per_second, mean(batch * int(once.bytes), P)
+    least = mean(batch * int(once.bytes), P)
+    moved = None if inside is None else mean(batch * int(inside.bytes), P)
+    peak, rate = machines.flops_per_second, machines.hbm_bytes_per_second
+    exps, l2 = machines.exps_per_second, machines.l2_bytes_per_second
     return LinkResult(
         schedule=scheme.name,
         split=scheme.split(t),
@@ -356,7 +365,7 @@ def counted(split: Split) -> LinkResult:
         needed_words=seen,
         needed_to_sent=seen / total if total else 1.0,
         hbm_words=None if inside is None else mean(batch * int(inside.total), P),
-        hbm_bytes=None if inside is None else mean(batch * int(inside.bytes), P),
+        hbm_bytes=moved,
         hbm_least_bytes=least,
         memory_bytes=split.memory_bytes,
         fits=split.fits,
@@ -371,6 +380,8 @@ def counted(split: Split) -> LinkResult:
         link_seconds=machines.seconds(near_largest, far_largest),
         arithmetic_seconds=pair * max(work) / peak if peak else None,
         hbm_seconds=least / rate if rate else None,
+        exp_seconds=batch * max(work) / exps if exps else None,
+        l2_seconds=moved / l2 if l2 and moved is not None else None,
         hides_from_tokens=split.hides_from(sum(work)),
         exchange_seconds=exchange,
         hop_seconds=hop,
