@@ -39,6 +39,8 @@ REACHED_BY = {
     "variants for a larger one",
     "backward": "flash2-bwd comes near it for large M, N and Nk without a mask if each of its adds counts once, "
     "unless dv > 2d",
+    "I''": "no schedule is known to reach it; flash2-bwd moves least for a large M, small-cache-bwd-q for a small one",
+    "II''": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
     "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
     "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
 }  # what is known of each form (docs/floors.md)
@@ -66,8 +68,8 @@ class Bound(NamedTuple):
     reads: int | None = None
     """The least number of words that are read, a part of `words`."""
     form: str | None = None
-    """The form of the floor that binds; it, `T` and `lam` are those of `Floor` (counting/floors.py)."""
-    T: int | None = None
+    """The form of the floor that binds; it, `segments` and `lam` are those of `Floor` (counting/floors.py)."""
+    segments: int | None = None
     lam: float | None = None
     of_class: str = ""
     """The class of algorithms for which the floor holds. Empty: it is another bound."""
@@ -100,7 +102,7 @@ SHOWN = ("name", "words", "kind", "valid", "condition")
 OF_FLOOR: Columns[Row] = (
     Column("reads"),
     Column("form", "string"),
-    Column("T", "number"),
+    Column("segments", "number"),
     Column("lambda", "number"),
     Column("class", "string"),
     Column("reached_by", "string"),
@@ -163,8 +165,8 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
     products = f"{what} by standard products"
     return [
         Bound(f"{prefix}compulsory", least.words, "floor", moved, inputs, True),
-        Bound(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form, most.T,
-                    most.lam, CLASSES[family], reached_by(p, most.form)),
+        Bound(f"{prefix}floor", most.words, "floor", DOCS, products, True, most.reads, most.form,
+                    most.segments, most.lam, CLASSES[family], reached_by(p, most.form)),
     ]  # fmt: skip
 
 
@@ -410,11 +412,11 @@ def none_of_class(gradients: bool) -> str:
 
 
 def binding(floor: Bound) -> str:
-    """The form that binds, with its T and lambda, in parentheses after a space."""
-    if floor.T is None:
+    """The form that binds, with its segments and lambda, in parentheses after a space."""
+    if floor.segments is None:
         return " (compulsory)" if floor.form else ""
     lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
-    return f" (form {floor.form}, T = {floor.T:,}{lam})"
+    return f" (form {floor.form}, {floor.segments:,} segment{'s' * (floor.segments > 1)}{lam})"
 
 
 def reached_lines(bounds: Sequence[Bound]) -> list[str]:

@@ -15,10 +15,10 @@ from ..core.options import NUMBERS
 from ..core.problem import DENSE, Attention, narrowed
 from ..errors import InputError
 from .floors import held_words, seen_by_group
-from .forms import COARSE, PARTS
+from .forms import AROUND, COARSE, FIRST, PARTS, STEP, STEPS, WHOLE, nearly
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Whole = NDArray[np.int64]
 
-ERROR = 2e-15  # the share of a value by which float64 may have rounded it up
+ERROR = 4e-15  # the share of a value by which float64 may have rounded it up
 
 
 def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, length: int) -> Floats | None:
@@ -101,50 +101,85 @@ def forward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     values = [
         (d * (seen.rows + seen.keys) + dv * seen.any_keys, writes),
         (squares(P, 4 * d * s, M), writes),
-        (form_one(P, 2 * s, 2 * d, M), fewer - P),
-        *((form_one(P, 2 * s - lam2, lam2, M), fewer) for lam2 in tops),
+        (cubes(P * s, d, M), fewer - P),
+        *((cubes(P * (s - lam2 / 2), lam2 / 2, M), fewer) for lam2 in tops),
     ]
     return greatest(values)
 
 
 def backward_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     """The floor of one instance of the gradients at each grid point, in words."""
-    P, rows, keys, columns = seen.pairs, seen.rows, seen.keys, np.minimum(dv, 2 * d)
+    P, rows, keys = seen.pairs, seen.rows, seen.keys
     writes = d * (rows + keys) + dv * seen.any_keys
-    fewer = writes - d * (rows + keys) - dv * keys
-    h = [best_part(d, dv, M, less) for less in (0, 1)]
-    return greatest(
-        [
-            (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
-            (squares(P, 8 * (d + columns) * (2 * d + columns), M), fewer + (dv - columns) * keys),
-            (gradients_form(P, d, dv, M, h[0], 0), fewer - P),
-            (gradients_form(P, d, dv, M, h[1], 1), fewer),
-        ]
-    )
+    fewer = dv * (seen.any_keys - keys)
+    values = [
+        (d * (rows + keys) + dv * (keys + seen.any_rows), writes),
+        (squares(P, pairs_of_gradients(d, dv), M), fewer),
+    ]
+    for less, price in ((0, P), (1, np.zeros_like(P))):
+        for Z, lam in (gradients_work(d, dv, M, less), weighted_work(d, dv, M, less)):
+            values.append((cubes(P * np.maximum(0, Z), lam, M), fewer - price))
+    return greatest(values)
 
 
-def gradients_form(P: Floats, d: Floats, dv: Floats, M: Floats, h: Floats, less: int) -> Floats:
-    """T Z / G(X) + M^2 / X of form I' (`less` is 1) or II' (0) of the gradients."""
-    s = h / PARTS
-    lam = d * (1 - s * s)
-    Z = P * np.maximum(0, np.sqrt(2) * dv + 2 * d * s - less * lam)
-    return cubes(16 * lam * Z, np.sqrt(27) * Z, np.floor(256 * lam * lam / 27), M)
+def pairs_of_gradients(d: Floats, dv: Floats) -> Floats:
+    """`pairs_of_gradients` of forms.py."""
+    return np.where(dv <= 2 * d, 8 * (d + dv) * (2 * d + dv), 4 * (4 * d * dv + (2 * d + dv) ** 2))
 
 
-def best_part(d: Floats, dv: Floats, M: Floats, less: int) -> Floats:
-    """The h of `best_part` in forms.py at each grid point."""
+def gradients_work(d: Floats, dv: Floats, M: Floats, less: int) -> tuple[Floats, Floats]:
+    """Z of a pair and lambda, of form I' (`less` is 1) or II' (0), with the h of `best_part` in forms.py."""
     near, most = np.zeros_like(M), np.full_like(M, -np.inf)
+
+    def at(h: Floats) -> tuple[Floats, Floats]:
+        s = h / PARTS
+        lam = d * (1 - s * s)
+        return np.sqrt(2) * dv + 2 * d * s - less * lam, lam
+
     for first, steps in ((0, range(0, PARTS, COARSE)), (1, range(1 - COARSE, COARSE))):
         middle = near * first
         for step in steps:
             h = np.clip(middle + step, 0, PARTS - 1)
-            s = h / PARTS
-            lam = d * (1 - s * s)
-            Z = np.sqrt(2) * dv + 2 * d * s - less * lam
-            X = np.maximum(1, np.minimum(np.maximum(lam * lam * 256 / 27, 2 * M), 3 * M))
-            value = (X - M) * Z * np.minimum(16 * lam / (X * X), np.sqrt(27) / (X * np.sqrt(X)))
+            value = for_one_pair(*at(h), M)
             near, most = np.where(value > most, h, near), np.maximum(value, most)
-    return near
+    return at(near)
+
+
+def for_one_pair(Z: Floats, lam: Floats, M: Floats) -> Floats:
+    """`for_one_pair` of forms.py at each grid point."""
+    X = np.maximum(1, np.minimum(np.maximum(lam * lam * 256 / 27, 2 * M), 3 * M))
+    return (X - M) * Z * np.minimum(16 * lam / (X * X), np.sqrt(27) / (X * np.sqrt(X)))
+
+
+NU = np.array([nearly(h) for h in range(PARTS)]) / PARTS  # nu of each h
+
+
+def weighted_work(d: Floats, dv: Floats, M: Floats, less: int) -> tuple[Floats, Floats]:
+    """Z of a pair and lambda, of form I'' (`less` is 1) or II'' (0), with the weights of `best_weights` in forms.py."""
+    wide, start = dv >= d, np.sqrt(54 * M / 256)
+    most, h, k = np.zeros_like(M), np.full_like(M, PARTS - 1), np.full_like(M, WHOLE)
+
+    def at(h: Floats, k: Floats) -> tuple[Floats, Floats]:
+        y, z = np.where(wide, k / WHOLE, 1.0), np.where(wide, 1.0, k / WHOLE)
+        lam = np.minimum(NU[h.astype(int)] * d / y, dv / z)
+        return (y + z) * dv + 2 * z * (h / PARTS) * d - less * lam * z * z, lam
+
+    def tried(step: tuple[int, int]) -> Iterator[tuple[Floats, Floats]]:
+        for x, y in AROUND if step[0] else ():
+            yield np.clip(h + step[0] * x, 1, PARTS - 1), np.clip(k + step[1] * y, 1, WHOLE)
+        for first in () if step[0] else range(FIRST, PARTS, STEP):
+            each = NU[first] * d
+            top, one = np.where(wide, dv, each), np.where(wide, each, dv)
+            for lam in (top, (dv + 2 * first / PARTS * d) / 2, start, start * 1.11, start * np.sqrt(1.5)):
+                least = np.maximum(np.minimum(lam, top), one / WHOLE)  # so that M = 0 divides nothing by 0
+                yield np.full_like(M, first), np.clip(np.floor(WHOLE * one / least), 1, WHOLE)
+
+    for step in ((0, 0), *STEPS):
+        for x, y in [*tried(step)]:
+            value = for_one_pair(*at(x, y), M)
+            better = value > most
+            most, h, k = np.maximum(value, most), np.where(better, x, h), np.where(better, y, k)
+    return at(h, k)
 
 
 def greatest(values: list[tuple[Floats, Floats]]) -> Floats:
@@ -158,39 +193,37 @@ def latent_floors(seen: SeenAt, d: Floats, dv: Floats, M: Floats) -> Floats:
     P, norm, writes = seen.pairs, d * d + dv * dv, dv * seen.any_rows
     fewer = dv * (seen.any_rows - seen.rows)
     reads = d * (seen.rows + seen.keys) + dv * (seen.any_keys - seen.keys)
-    second = cubes(16 * d * d * P, np.sqrt(27 * norm) * P, np.floor(256 * d**4 / (27 * norm)), M)
+    second = account(P * norm, norm / (16 * d * d), norm / 27, 3, np.floor(256 * d**4 / (27 * norm)), M)
     return greatest([(reads, writes), (squares(P, 4 * d * (d + dv), M), fewer), (second, fewer - P)])
 
 
-def form_one(P: Floats, factor: Floats, lam2: Floats, M: Floats) -> Floats:
-    """T Z / G(X) + M^2 / X of form I or II, with Z = P factor / 2."""
-    Z2 = P * factor
-    return cubes(4 * lam2 * Z2, np.sqrt(6.75) * Z2, np.floor(64 * lam2 * lam2 / 27), M)
-
-
-def cubes(first: Floats, second: Floats, cross: Floats, M: Floats) -> Floats:
-    """The smaller of T first / X^2 and T second / X^(3/2), which are equal at `cross`, and M^2 / X, at the best T."""
-    beyond = (first > M * M) & (second * second > M**3)
-    return np.maximum.reduce(
-        [
-            np.minimum(T * first / (X * X), T * second / X**1.5) + np.where(beyond, M * M / X, 0)
-            for T, X in lengths(cross, M)
-        ]
-    )
-
-
-def lengths(cross: Floats, M: Floats) -> list[tuple[Floats, Floats]]:
-    """T and X = M + T for all T that `Form.lengths` may try."""
-    found = [np.where(T >= 1, T, np.maximum(1, M)) for T in (M, 2 * M, cross - M, cross + 1 - M)]
-    return [(T, M + T) for T in found]
+def cubes(Z: Floats, lam: Floats, M: Floats) -> Floats:
+    """The account of a form with G(lambda)."""
+    return account(Z, 1 / (16 * lam), np.full_like(M, 1 / 27), 3, np.floor(256 * lam * lam / 27), M)
 
 
 def squares(P: Floats, cross: Floats, M: Floats) -> Floats:
-    """T Z / G(X) + M^2 / X of a form whose G is the larger of a square and a linear function, equal at `cross`."""
-    beyond = (cross * P > M * M) & (P > M)
-    return np.maximum.reduce(
-        [np.minimum(cross * T * P / (X * X), T * P / X) + np.where(beyond, M * M / X, 0) for T, X in lengths(cross, M)]
-    )
+    """The account of a form whose g is the larger of X^2 / `cross` and X."""
+    return account(P, 1 / cross, np.ones_like(M), 2, cross, M)
+
+
+def account(Z: Floats, square: Floats, factor: Floats, power: int, cross: Floats, M: Floats) -> Floats:
+    """The least R for the work Z, before it is rounded up: `best` of a Form, with its `square`, `other` and `cross`."""
+
+    def g(X: Floats) -> Floats:
+        return np.maximum(square * X * X, np.sqrt(factor * X**power))
+
+    sizes = [np.maximum(X, M + 1) for X in (2 * M, 3 * M, cross, cross + 1)]
+    most = np.maximum.reduce([(X - M) / g(X) for X in sizes])
+    middle = np.maximum.reduce([np.where((X - M) / g(X) == most, X, 0) for X in sizes])
+    K = np.floor(Z / g(middle))
+
+    def reached(K: Floats) -> Floats:
+        each = Z / K
+        low = np.floor(np.minimum(np.sqrt(each / square), np.power(each * each / factor, 1 / power)))
+        return K * (low + (each - g(low)) / (g(low + 1) - g(low))) - (K - 1) * M
+
+    return np.maximum(reached(np.maximum(1, K)), reached(K + 1))
 
 
 FLOOR_BY_FAMILY = {"attention": forward_floors, "selected": forward_floors, "backward": backward_floors}

@@ -26,7 +26,8 @@ CLASS = (
 )
 BACKWARD_CLASS = (
     "exact gradients by the five standard products, with P stored or computed again, LSE and D for free; in any order "
-    "and tiles, with any recomputation"
+    "and tiles, with any recomputation; P is computed from S and P words alone, not from dP or dS, as FlashAttention 1 "
+    "to 3, xFormers, Triton's tutorial, FlexAttention and standard attention do"
 )
 
 
@@ -35,17 +36,17 @@ class Floor(NamedTuple):
 
     `words` (reads and writes) and `reads` are over all heads and batches. Where slow memory adds, as atomic operations
     do, `words` bounds reads, writes and adds together. `form` says which statement gives `words`: compulsory, simple,
-    I, II, latent, latent II, backward, I' or II'. `T` and `lam` (lambda) are those of the form, or None if it has none.
-    `M_words` is None if M was not given. An instance is the query heads that share a KV head, in one batch; there are
-    `instances` of them. `pairs` (|E|), `rows`, `written` (n, or n' of the form) and `writes` (the compulsory ones) are
-    of one instance. Except for compulsory and simple, words / instances = the right side of the form + writes -
-    written.
+    I, II, latent, latent II, backward, I', II', I'' or II''. `segments` (K), `lam` (lambda) and `weights` (h, a and b
+    of forms I'' and II'') are those of the form, or None if it has none. `M_words` is None if M was not given. An
+    instance is the query heads that share a KV head, in one batch; there are `instances` of them. `pairs` (|E|),
+    `rows`, `written` (n, or n' of the form) and `writes` (the compulsory ones) are of one instance. Except for
+    compulsory and simple, words / instances = the right side of the form + writes - written.
     """
 
     words: int
     reads: int
     form: str
-    T: int | None
+    segments: int | None
     lam: float | None
     M_words: int | None
     pairs: int
@@ -55,6 +56,7 @@ class Floor(NamedTuple):
     dv: int
     writes: int
     instances: int
+    weights: tuple[int, int, int] | None = None
 
 
 def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None = None, backward: bool = False) -> Floor:
@@ -142,22 +144,22 @@ def highest(
     A run of several instances contains a run of each of them in the same M, so their floors add up.
     """
     least_reads, least_writes = compulsory
-    words, form, length, lam = sum(compulsory), "compulsory", None, None
+    words, best, segments = sum(compulsory), None, None
     for one in found:
-        reached, T = one.best(M_words or 0)
+        reached, K = one.best(M_words or 0)
         # The form is a bound on reads + one.written, and at least `least_writes` words are written.
         least_reads = max(least_reads, reached - one.written)
         total = reached - one.written + least_writes
         if total > words:
-            words, form, length, lam = total, one.name, T, one.lam
+            words, best, segments = total, one, K
             written = one.written or written
     instances = problem.batch * problem.kv_heads
     return Floor(
         words=instances * words,
         reads=instances * least_reads,
-        form=form,
-        T=length,
-        lam=lam,
+        form=best.name if best else "compulsory",
+        segments=segments,
+        lam=float(best.lam) if best and best.lam else None,
         M_words=M_words,
         pairs=seen.pairs,
         rows=seen.rows,
@@ -166,6 +168,7 @@ def highest(
         dv=problem.dv,
         writes=least_writes,
         instances=instances,
+        weights=best.weights if best else None,
     )
 
 

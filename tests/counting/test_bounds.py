@@ -43,7 +43,7 @@ def test_the_floor_is_in_every_answer(family, schedule, ask, iosim):
         "valid",
         "reads",
         "form",
-        "T",
+        "segments",
         "lambda",
         "class",
         "reached_by",
@@ -51,16 +51,18 @@ def test_the_floor_is_in_every_answer(family, schedule, ask, iosim):
     assert entry["kind"] == "floor" and entry["source"] == "docs/floors.md" and entry["valid"] is True
     if not family:
         expected = floor(Attention(8192, 128), "100KB")
-        assert entry in ask("bounds", *args)["bounds"] and entry["words"] == expected.words == 84758228
-        assert (entry["reads"], entry["form"], entry["T"]) == (expected.reads, "II", 102400) and entry["lambda"] == 128
+        assert entry in ask("bounds", *args)["bounds"] and entry["words"] == expected.words == 84792361
+        assert (entry["reads"], entry["form"], entry["segments"]) == (expected.reads, "II", 1483) and entry[
+            "lambda"
+        ] == 128
         rows = list(csv.DictReader(io.StringIO(iosim("bounds", *args, "--csv").stdout)))
-        assert rows[1]["lambda"] == "128.0" and rows[0]["lambda"] == "" and rows[1]["words"] == "84758228"
+        assert rows[1]["lambda"] == "128.0" and rows[0]["lambda"] == "" and rows[1]["words"] == "84792361"
 
 
 def test_ratios_to_the_floor(ask, iosim):
     results = ask("count", "--N", 8192, "--d", 128, "--M", "100KB")["results"]
     ratios = {(r["schedule"], r["tiling"]): r["ratio_to_floor"] for r in results}
-    assert ratios["flash2", "best"] == 90177536 / 84758228
+    assert ratios["flash2", "best"] == 90177536 / 84792361
     assert ratios["flash1", "paper"] is None, "what does not fit may be below"
     row = next(csv.DictReader(io.StringIO(iosim("count", "--N", 64, "--d", 8, "--tiles", "64x1", "--schedule", "flash2",
                                                 "--csv").stdout)))  # fmt: skip
@@ -182,19 +184,19 @@ def test_it_is_said_if_floors_and_orders_count_other_words(options, words, iosim
     assert words is None or f"M as {words:,} words" in said
 
 
-@pytest.mark.parametrize("M, words, form, T", [
-    (4096, 304_972_300, "I'", 5403), (1024, 769_099_349, "II'", 1839), (32768, 55_929_515, "backward", 163_840),
+@pytest.mark.parametrize("M, words, form, K", [
+    (4096, 458_074_640, "II''", 66_877), (16_384, 171_051_673, "I''", 8772), (65_536, 44_793_848, "backward", 341),
 ])  # fmt: skip
-def test_bounds_of_the_backward_pass(M, words, form, T, ask, iosim):
+def test_bounds_of_the_backward_pass(M, words, form, K, ask, iosim):
     """The numbers of docs/floors-backward.md, and the least of all schedules that compute gradients."""
     args = ("--N", 8192, "--d", 64, "--M", f"{M}el", "--backward")
     found = {b["name"]: b for b in ask("bounds", *args)["bounds"]}
     floor_row, best = found["backward: floor"], found["backward: attainable"]
-    assert (floor_row["words"], floor_row["form"], floor_row["T"]) == (words, form, T)
+    assert (floor_row["words"], floor_row["form"], floor_row["segments"]) == (words, form, K)
     named = [name for name, s in SCHEDULES.items() if s.family == "backward"]
     assert best["words"] == iosim_tune(8192, 64, f"{M}el", schedules=named).winner.total and "search" in best["kind"]
     text = iosim("bounds", *args).stdout
-    assert f"fewer than {words:,} words (form {form}, T = {T:,}" in text
+    assert f"fewer than {words:,} words (form {form}, {K:,} segments" in text
     assert f"form {form}: {floor_row['reached_by']}" in text
     assert floor(Attention(8192, 64), f"{M}el", backward=True)[:3] == (words, floor_row["reads"], form)
 
@@ -202,7 +204,9 @@ def test_bounds_of_the_backward_pass(M, words, form, T, ask, iosim):
 def test_what_would_reach_each_form():
     """Every form that a floor may have has a text, and only schedules that exist are named."""
     named = {word for text in REACHED_BY.values() for word in re.findall(r"[a-z]+\d?-[a-z-]+|flash2", text)}
-    assert {"compulsory", "simple", "latent", "latent II", "I", "II", "backward", "I'", "II'"} == set(REACHED_BY)
+    assert {"compulsory", "simple", "latent", "latent II", "I", "II", "backward", "I'", "II'", "I''", "II''"} == set(
+        REACHED_BY
+    )
     assert {word for word in named if word.startswith(("flash", "small"))} <= set(SCHEDULES)
     assert "(compulsory)" in bounds(64, 16, "1MB").answer
 

@@ -19,102 +19,101 @@ def ceil_sqrt(a: int) -> int:
     return isqrt(a - 1) + 1 if a > 0 else 0
 
 
-def main(work2: int, lam2: int, M: int, T: int) -> int:
-    """The least integer r with r >= T*Z / G(M+T) + `start`, for Z = work2/2 and lambda = lam2/2."""
-    X = M + T
-    start = M * M if 4 * work2 * lam2 > M * M and 27 * work2 * work2 > 4 * M**3 else 0  # as a fraction: start / X
-    square = ceil_div(4 * T * work2 * lam2 + start * X, X * X)  # G = X^2 / (16 lam)
-    # G = (X/3)^1.5: (r*X - start) * sqrt(4 X) >= sqrt(27) * T * work2, with both sides squared
-    root = ceil_sqrt(ceil_div(27 * T * T * work2 * work2, 4 * X))
-    return min(square, ceil_div(root + start, X))
+def account(Z: Fraction | int, M: int, square: Fraction, other: Fraction, power: int) -> int:
+    """A(Z, g) of section 1 for g(X) = max(square X^2, sqrt(other X^power)), rounded up to a multiple of 2^-64.
+
+    Few K are tried: 1, 2, and those beside Z/g(X) for the X where (X - M)/g(X) is largest. Each gives a floor.
+    """
+    one = 2**64
+    need = ceil_div(Fraction(Z).numerator * one, Fraction(Z).denominator)
+    if need <= 0:
+        return 0
+
+    def g(X: int) -> int:
+        first = ceil_div(square.numerator * X * X * one, square.denominator)
+        return max(first, ceil_sqrt(ceil_div(other.numerator * X**power * one * one, other.denominator)))
+
+    def enough(S: int, K: int) -> bool:
+        each, larger = divmod(S, K)
+        return larger * g(each + 1) + (K - larger) * g(each) >= need
+
+    def least(K: int) -> int:
+        """S(K)."""
+        low, high = 0, K
+        while not enough(high, K):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle, K) else (middle, high)
+        return high
+
+    meet = other / square**2  # X^(4 - power), where both parts of g are equal
+    X = int(meet) if power == 3 else isqrt(int(meet))
+    each = min((x for x in (2 * M, 3 * M, X, X + 1) if x > M), key=lambda x: Fraction(g(x), x - M))
+    K = need // g(each)
+    return max(least(k) - (k - 1) * M for k in {1, 2, K, K + 1} - {0})
 
 
-def spans(M: int, lam2: int) -> set[int]:
-    """The lengths T worth trying: M, 2M, and where the two halves of G meet (X = 64 lam2^2 / 27)."""
-    meet = 64 * lam2 * lam2 // 27 - M
-    return {T for T in (M, 2 * M, meet, meet + 1) if T >= 1}
+def of_G(Z: Fraction | int, lam: Fraction, M: int) -> int:
+    """A(Z, G) with G(X) = max(X^2/(16 lam), (X/3)^(3/2))."""
+    return account(Z, M, 1 / (16 * lam), Fraction(1, 27), 3)
 
 
 def form1(pairs: int, d: int, dv: int, M: int) -> int:
-    """Form I on reads + n: the largest over the tried lambda (quarters of d and the best for large M) and T."""
+    """Form I on reads + n: the largest over the tried lambda, 64 of them and the best for large M."""
     lam2s = {2 * d, min(d + dv, 2 * d)} | {max(1, 2 * d * k // 64) for k in range(1, 65)}
-    return max(main(pairs * (2 * d + 2 * dv - lam2), lam2, M, T) for lam2 in lam2s for T in spans(M, lam2))
+    return max(of_G(pairs * (d + dv - Fraction(lam2, 2)), Fraction(lam2, 2), M) for lam2 in lam2s)
 
 
 def form2(pairs: int, d: int, dv: int, M: int) -> int:
     """Form II on reads + n, the pairs already taken off."""
-    return max(main(pairs * 2 * (d + dv), 2 * d, M, T) for T in spans(M, 2 * d)) - pairs
+    return of_G(pairs * (d + dv), Fraction(d), M) - pairs
 
 
 def simple(pairs: int, d: int, dv: int, M: int) -> int:
     """The simple floor on reads, which knows nothing of accumulators."""
-    whole = 4 * d * (d + dv)
-    best = 0
-    for T in {M, whole - M} - {0}:
-        if T < 1:
-            continue
-        X = M + T
-        start = M * M if pairs * whole > M * M and pairs > M else 0  # |E| dv > F(M), start / X as in main
-        best = max(best, min(ceil_div(T * pairs * whole + start * X, X * X), ceil_div(T * pairs + start, X)))
-    return best
+    return account(pairs * dv, M, Fraction(dv, 4 * d * (d + dv)), Fraction(dv * dv), 2)
 
 
 def mla(pairs: int, rows: int, d: int, dv: int, M: int) -> dict[str, int]:
     """The floors of section 9, where V is the first dv columns of K (dv <= d)."""
     s2, n = d * d + dv * dv, rows * dv
-    tries = {T for T in (M, 2 * M, 256 * d**4 // (27 * s2) - M) if T >= 1}
-    floors = [simple(pairs, d, dv, M)]
-    for T in tries:
-        X = M + T
-        start = M * M if 16 * d * d * pairs > M * M and 27 * pairs * pairs * s2 > M**3 else 0
-        square = ceil_div(16 * d * d * T * pairs + start * X, X * X)
-        root = ceil_sqrt(ceil_div(27 * T * T * pairs * pairs * s2, X))
-        floors.append(min(square, ceil_div(root + start, X)) - pairs)
-    return {"total": max(floors), "reads": max(floors) - n}
+    second = account(pairs * s2, M, Fraction(s2, 16 * d * d), Fraction(s2, 27), 3) - pairs
+    most = max(simple(pairs, d, dv, M), second)
+    return {"total": most, "reads": most - n}
 
 
 def backward(pairs: int, rows: int, keys: int, d: int, dv: int, M: int) -> dict[str, int]:
     """Floors of sections 10 and 11 on reads + writes and on reads of the gradients, not compared with compulsory.
 
-    1/sqrt(2) is rounded down to 408/577, and sqrt(1-b) too. So they are a little less than the best.
+    1/sqrt(2) is rounded down to 408/577, and other roots too. So they are a little less than the best.
     """
     if not pairs:
         return {"total": 0, "reads": 0}
-    c = min(dv, 2 * d)
-    four_pi, written = (
-        8 * (d + c) * (2 * d + c),
-        {"all": d * (rows + keys) + dv * keys, "some": d * (rows + keys) + c * keys},
-    )
-    ten = max(of_segments(pairs, M, T, Fraction(1, four_pi), None) for T in {M, max(1, four_pi - M)})
-    eleven = 0
+    written = d * (rows + keys) + dv * keys
+    Pi = 2 * (d + dv) * (2 * d + dv) if dv <= 2 * d else 4 * d * dv + (2 * d + dv) ** 2
+    found = [account(pairs, M, Fraction(1, 4 * Pi), Fraction(1), 2)]
     for k in {*range(8, 257, 8), *range(1, 16)}:
         lam = d * Fraction(k, 256)
         s = Fraction(isqrt((256 - k) << 48), 2**28)  # sqrt(1 - k/256), rounded down
         Z = pairs * (Fraction(2 * 408, 577) * dv + 2 * d * s)
-        meet = int(256 * lam * lam / 27)
-        for T in {T for T in (M, 2 * M, meet - M, meet + 1 - M) if T >= 1}:
-            for work, price in ((Z - lam * pairs, 0), (Z, pairs)):
-                if work > 0:
-                    eleven = max(eleven, of_segments(work, M, T, 1 / (16 * lam), Fraction(1, 27)) - price)
-    more = written["all"] - written["some"]
-    return {"total": max(ten + more, eleven), "reads": max(ten - written["some"], eleven - written["all"])}
+        found += [of_G(Z - lam * pairs, lam, M), of_G(Z, lam, M) - pairs]
+    found += weighted(pairs, d, dv, M)
+    return {"total": max(found), "reads": max(found) - written}
 
 
-def of_segments(work: Fraction | int, M: int, T: int, square: Fraction, cube: Fraction | None) -> int:
-    """The least integer r >= T Z / G(X) + M^2/X for Z = work, where G is the larger of `square` X^2 and sqrt(cube X^3),
-    or X if there is no cube. The last term counts if Z > G(M)."""
-    X, Z = M + T, Fraction(work)
-
-    def other(x: int) -> Fraction:  # the square of the second part of G
-        return Fraction(x * x) if cube is None else cube * x**3
-
-    start = Fraction(M * M, X) if square * M * M < Z and other(M) < Z * Z else Fraction(0)
-    first = -(-(T * Z / (square * X * X) + start) // 1)
-    # r - start >= T Z / sqrt(other): both sides times the denominator of `start`, and squared
-    ratio = (T * Z * start.denominator) ** 2 / other(X)
-    root = ceil_sqrt(ceil_div(ratio.numerator, ratio.denominator))
-    second = ceil_div(root + start.numerator, start.denominator)
-    return min(int(first), second)
+def weighted(pairs: int, d: int, dv: int, M: int) -> list[int]:
+    """Forms I'' and II'' of section 11, for many t, y and z, as (p less) pairs."""
+    found = []
+    for h in range(89, 120, 3):
+        root = Fraction(h, 120)
+        nu = 2 * root * Fraction(isqrt((120 * 120 - h * h) << 40), 120 << 20)
+        for k in (8, 12, 16, 19, 22, 25, 28, 32):
+            y, z = (Fraction(k, 32), Fraction(1)) if dv >= d else (Fraction(1), Fraction(k, 32))
+            lam = min(nu * d / y, dv / z)
+            Z = pairs * ((y + z) * dv + 2 * z * root * d)
+            found += [of_G(Z - lam * z * z * pairs, lam, M), of_G(Z, lam, M) - pairs]
+    return found
 
 
 def best(pairs: int, rows: int, d: int, dv: int, M: int) -> dict[str, int]:
