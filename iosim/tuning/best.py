@@ -28,6 +28,7 @@ from ..counting.result import (
 )
 from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
+from ..verdict import joined
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -143,7 +144,7 @@ class Best(Answer):
     def of_whom(self) -> str:
         """The line above published tiles. On a GPU it says where their kernels keep S and O."""
         apart = dict.fromkeys(tiles.label for tiles, result in self.published if result.register_peak_bytes)
-        of = f", with S and O of {' and '.join(apart)} in 256 KiB of registers beside M (x floor: that of both)"
+        of = f", with S and O of {joined(apart)} in 256 KiB of registers beside M (x floor: that of both)"
         return f"published{of if apart and not self.problem.divided else ''}:"
 
     def to_dict(self) -> Row:
