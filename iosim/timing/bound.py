@@ -196,8 +196,3 @@ def whole_blocks(schedule: Schedule, p: Attention, tiling: Tiling) -> Attention 
         return p
     part = narrowed(p, N=p.N - ragged)
     return part if schedule.about(part).Nk == p.Nk else None
-
-
-def without_l2(chip: Hardware) -> Hardware:
-    """The chip with no L2: HBM moves all that multiprocessors load and store."""
-    return replace(chip, l2_bytes=0)
