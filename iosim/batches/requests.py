@@ -22,7 +22,7 @@ ALLOWED = "new tokens : all tokens, as 512:4608, or 12 * 1:3000 for twelve"
 FIELDS = ("new", "cached", "prefix", "hash_ids")
 JSON_LINE = 'a JSON object in each line, as {"new": 1, "cached": 2999}'
 BLOCK_TOKENS = 512  # tokens of a hash id, as in the traces of Mooncake
-MOST_REQUESTS = 10_000_000
+MOST_REQUESTS, MOST_PARTS = 10_000_000, 1000
 FILE = re.compile(r"\.(csv|jsonl|ndjson|json)$", re.IGNORECASE)
 
 
@@ -204,6 +204,8 @@ class Reader:
         whole = text.strip().isdecimal()
         parts = [Part(("",), number(text, where, 1))] if whole else []
         path: tuple[str, ...] = ()
+        if text.count("/") >= MOST_PARTS:
+            raise InputError(where, f"{text.count('/') + 1} parts", f"at most {MOST_PARTS}", "hash_ids take more")
         for one in [] if whole else text.split("/"):
             name, _, tokens = one.strip().rpartition(":")
             if not name:

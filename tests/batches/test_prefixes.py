@@ -255,3 +255,12 @@ def test_python_values_are_those_of_files(tree):
     assert read_requests(rows) == read_requests(tree)
     assert read_requests(["2 * 1:9", (3, 4)]) == [Request(1, 9, 2), Request(3, 4)]
     assert read_requests([Request(1, 9, 1, (Part("a", 4),))])[0].prefix == (Part("a", 4),)
+
+
+def test_a_prefix_has_at_most_a_thousand_parts():
+    """Each part has the names before it, so twenty thousand took half a minute."""
+    row = {"new": 1, "cached": 20000, "prefix": "/".join(f"p{k}:1" for k in range(20000))}
+    with pytest.raises(InputError, match="20000 parts.*at most 1000"):
+        iosim.batch([row], 8)
+    row["prefix"] = "/".join(f"p{k}:1" for k in range(1000))
+    assert iosim.batch([row], 8, mask="causal", ways="repeat").batch.tokens == 20001

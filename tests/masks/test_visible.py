@@ -73,6 +73,22 @@ def test_strides_over_many_keys():
     assert visible(parse_mask("strided:1001"), N, N).pairs == sum(len(range(r, N, size)) ** 2 for r in range(size))
 
 
+def test_strides_in_a_window_are_a_few_diagonals():
+    """Of 11 diagonals only that of y = x is a multiple of both strides."""
+    mask, N = parse_mask("strided:1000003&strided:1000033&window:5"), 2**48
+    assert visible(mask, N, N) == Visible(0, 0, 0, N, N)
+    bound = mask.bind(Attention(N, 1, N), Tiling(2**40, 2**40))
+    assert bound.active_tiles == 256 and bound.visible_pairs() == N
+    pick = random.Random(35)
+    for _ in range(150):
+        text = f"strided:{pick.randint(1, 9)}&~strided:{pick.randint(2, 9)}|strided:2"
+        text = f"({text})&window:{pick.randint(0, 6)}" + pick.choice(["", "&causal"])
+        N, Nk = pick.randint(1, 40), pick.randint(1, 40)
+        assert visible(parse_mask(text), N, Nk) == looked_at(text, N, Nk), (text, N, Nk)
+        bound = parse_mask(text).bind(Attention(N, 1, Nk), Tiling(pick.randint(1, 9), pick.randint(1, 9)))
+        assert bound._counts == bound.table_counts(bound.table), (text, N, Nk)
+
+
 @pytest.mark.parametrize("N, Nk", [(1, 1), (1, 7), (7, 1), (5, 9)])
 def test_dense(N, Nk):
     assert visible(parse_mask("dense"), N, Nk) == looked_at("window:99", N, Nk)
