@@ -340,6 +340,11 @@ def of_work(name: str) -> Column[RooflineRow]:
     return Column(name, of=lambda row: getattr(row.work, name))
 
 
+def of_tiles(name: str) -> Column[RooflineRow]:
+    """The column of a count of work that only tiles have."""
+    return Column(name, of=lambda row: getattr(row.work, name) if row.result.Br else None)
+
+
 def time_column(name: str, spare: int) -> Column[RooflineRow]:
     """The column of the time of a resource: seconds, and microseconds for people."""
 
@@ -367,12 +372,12 @@ LAUNCH: Columns[RooflineRow] = (
     of_work("floor_bytes"),
     of_work("matrix_flops"),
     of_work("exps"),
-    of_work("smem_read_words"),
-    of_work("smem_read_bytes"),
+    of_tiles("smem_read_words"),
+    of_tiles("smem_read_bytes"),
     Column("intensity", "number", "FLOP/B", ".2f", 4),
     Column("ridge", "number", "ridge", ".1f", 3),
     replace(of_all("ratio_to_floor"), type="number", heading="x floor", cell=".3f", spare=2),
-    Column("blocks", heading="blocks", spare=5, of=lambda row: row.work.blocks if row.result.Br else None),
+    replace(of_tiles("blocks"), heading="blocks", spare=5),
     *(time_column(name, spare=11 - k) for k, name in enumerate(RESOURCES)),
     Column("at_least_seconds", "number", "us at least", lambda row: f"{row.at_least_seconds * 1e6:,.2f}"),
     Column("binds", "string", "binds"),

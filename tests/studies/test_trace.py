@@ -12,6 +12,7 @@ from iosim.counting.count import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.studies import events as studied
+from iosim.timing.products import SharedReads, unit_of
 
 SIZES = ("--N", 6, "--d", 2, "--tiles", "4x3")
 
@@ -55,12 +56,14 @@ def test_events_add_up_to_the_traffic_and_their_number_is_known_before(name):
     events, traffic, room = [], Traffic(), Capacity()
     seen, known = studied.emit_events(schedule, p, tiling, events.append), count_events(schedule, p, tiling)
     assert seen == len(events) == known.total and known.moves == sum(e["words"] > 0 for e in events)
-    Machine(p, traffic, room).run(schedule, tiling)
+    reads = SharedReads(unit_of(None, p.dtype))
+    Machine(p, traffic, room, reads).run(schedule, tiling)
     for tensor, counted in traffic.tensors.items():
         of = [e for e in events if e["name"] == tensor]
         assert counted == tuple(sum(e["words"] for e in of if e["event"] == kind) for kind in ("load", "store"))
     assert max(e["resident_words"] for e in events) == room.peak_words
-    assert sum(e["smem_read_words"] for e in events) == measure(schedule, p, tiling)["smem_read_words"]
+    assert sum(e["smem_read_words"] for e in events) == reads.total
+    assert measure(schedule, p, tiling)["smem_read_words"] == (None if "ideal" in schedule.rules else reads.total)
     assert events[-1]["launch"] == len(traffic.launches)
 
 
@@ -77,7 +80,9 @@ def test_all_formats_say_the_same(iosim, tmp_path, monkeypatch):
     monkeypatch.setattr(event_file, "BATCH", 7)
     args = ("trace", *SIZES, "--schedule", "flash1")
     rows = rows_of(iosim(*args).stdout)
-    assert rows == events_of("flash1", Attention(6, 2), Tiling(4, 3))
+    events = []
+    studied.emit_events(SCHEDULES["flash1"], Attention(6, 2), Tiling(4, 3), events.append)
+    assert rows == events
     assert [json.loads(line) for line in iosim(*args, "--format", "jsonl").stdout.splitlines()] == rows
     assert iosim(*args, "--json", "--format", "jsonl").stdout == iosim(*args, "--format", "jsonl").stdout
     for ending in ("csv", "jsonl", "parquet"):
