@@ -76,10 +76,9 @@ def of_triton() -> Measured:
 
 def problem_of(row: dict[str, str]) -> Attention:
     """The problem of a row."""
-    sizes = {name: int(row[name]) for name in ("Nk", "batch", "heads", "kv_heads") if row.get(name)}
-    return Attention(
-        int(row["N"]), int(row["d"]), mask=parse_mask(row.get("mask") or "dense"), dtype=row["dtype"], **sizes
-    )
+    sizes = {name: int(row[name]) for name in ("Nk", "batch", "heads", "kv_heads", "dv") if row.get(name)}
+    types = {name: row[name] for name in ("dtype", "acc_dtype") if row.get(name)}
+    return Attention(int(row["N"]), int(row["d"]), mask=parse_mask(row.get("mask") or "dense"), **sizes, **types)
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -1,6 +1,5 @@
 """The least time on a GPU: by hand, in whole waves, and never above a measured time."""
 
-import csv
 import sys
 from dataclasses import replace
 from itertools import product
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
-from paths import ROOT
+from paths import VALIDATION
 
 from iosim import Attention, Tiling
 from iosim.core.tiling import parse_tiles
@@ -19,6 +18,7 @@ from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.timing.bound import RESOURCES, problem_times, problem_work, time_at_least
 
+over = pytest.importorskip("over_bounds", exc_type=ImportError)
 H100 = load("h100")
 P = Attention(4096, 64, heads=33, kv_heads=1, acc_dtype="fp32")  # 1,056 blocks of 128 rows: 8 whole waves on 132
 
@@ -116,54 +116,19 @@ def test_no_tiles_take_less_than_the_problem():
 # ---------------------------------------------------------------- never above a measured time
 
 
-def rows(path):
-    return list(csv.DictReader((ROOT / path).open()))
-
-
-def problem_of(row):
-    sizes = {name: int(row[name]) for name in ("Nk", "batch", "heads", "kv_heads", "dv") if row.get(name)}
-    types = {name: row[name] for name in ("dtype", "acc_dtype") if row.get(name)}
-    return Attention(int(row["N"]), int(row["d"]), mask=parse_mask(row.get("mask") or "dense"), **sizes, **types)
-
-
-def times_over(kernels):
-    """Measured times over their bounds."""
-    for schedule, p, tiling, chip, seconds in kernels:
-        if tiling is None:
-            yield seconds / max(problem_times(find(schedule), p, load(chip)).values())
-        else:
-            yield seconds / time_at_least(find(schedule), p, tiling, load(chip)).seconds
-
-
 def generated():
-    """Kernels that iosim writes itself."""
-    for chip in ("h100", "h200"):
-        for row in rows(f"validation/{chip}-2026-11-22/rows.csv"):
-            if row["seconds"] and row["mask"] in ("dense", "causal"):
-                yield (
-                    row["schedule"].split()[0],
-                    problem_of(row),
-                    parse_tiles(row["tiles"]),
-                    chip,
-                    float(row["seconds"]),
-                )
-    for row in rows("validation/h200-2026-11-22/tiles_time.csv"):
-        if row["seconds"]:
-            yield "flash2", problem_of(row), parse_tiles(row["tiles"]), "h200", float(row["seconds"])
+    """The GPU, measured seconds and bounds of kernels that iosim writes itself."""
+    folders = {chip: f"{chip}-2026-11-22" for chip in ("h100", "h200")}
+    files = [*((chip, VALIDATION / folder / "rows.csv") for chip, folder in folders.items())]
+    for chip, file in [*files, ("h200", VALIDATION / folders["h200"] / "tiles_time.csv")]:
+        for row in over.read(file):
+            if row["seconds"] and row.get("mask", "dense") in ("dense", "causal"):
+                schedule = find(row.get("schedule", "flash2").split()[0])
+                bound = time_at_least(schedule, over.problem_of(row), parse_tiles(row["tiles"]), load(chip))
+                yield chip, float(row["seconds"]), bound.seconds
 
 
-def triton():
-    for row in rows("tests/data/shared_reads.csv"):
-        yield "flash2", problem_of(row), parse_tiles(row["tiles"]), row["gpu"], float(row["microseconds"]) * 1e-6
-
-
-def pytorch():
-    """Fused kernels of PyTorch, whose tiles are not known: beside what any kernel needs."""
-    for row in rows("configs/measured/kernels.csv"):
-        yield "block-sparse-q", problem_of(row), None, row["gpu"].lower(), float(row["seconds"])
-
-
-@pytest.mark.parametrize("kernels", [generated, triton, pytorch])
+@pytest.mark.parametrize("kernels", [generated, over.of_triton, over.of_pytorch])
 def test_no_measured_time_is_below_its_bound(kernels):
-    shares = [*times_over(kernels())]
+    shares = [seconds / bound for _, seconds, bound in kernels()]
     assert len(shares) >= 20 and min(shares) > 1
