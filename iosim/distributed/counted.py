@@ -287,15 +287,18 @@ class Split:
         memory = None if has is None else has // narrowest_bytes(self.t.problem)
         return self._floor(self.t.ranks, self.scheme.floor_layout(self.t), balanced, memory)
 
-    def node_floor(self) -> DeviceFloor | None:
-        """The floor of nodes as devices; None where no theorem is known. Without a mask any equal parts are blocks."""
-        layout, nodes = self.scheme.layout, self.machines.nodes
+    def node_floor(self, balanced: bool) -> DeviceFloor | None:
+        """The floor of nodes as devices, which are balanced if GPUs are; None with one node, or if no word must move.
+
+        Without a mask any equal parts are blocks. In zigzag order each node of a group of an even number has a block.
+        """
+        layout, nodes, node = self.scheme.layout, self.machines.nodes, self.machines.node
         if self.scheme.decodes:
             layout = "decode"
-        elif self.t.problem.mask is DENSE:
+        elif self.t.problem.mask is DENSE or (layout == "zigzag" and self.t.apart % (2 * node) == 0):
             layout = "blocks"
-        known = layout in ("decode", "blocks") or (layout == "zigzag" and self.t.apart == self.machines.node)
-        return self._floor(nodes, layout) if known and nodes > 1 else None
+        known = layout in ("decode", "blocks") or (layout == "zigzag" and self.t.apart == node)
+        return self._floor(nodes, layout if known else "free", balanced) if nodes > 1 else None
 
     def _floor(
         self, devices: int, layout: str, balanced: bool = False, memory: int | None = None
@@ -336,7 +339,8 @@ def counted(split: Split) -> LinkResult:
         words[load.tensor] = words.get(load.tensor, 0) + batch * load.words
     total, total_bytes = sum(words.values()), sum(n * split.widths[name] for name, n in words.items())
     work, seen = work_of(scheme, t), batch * sum(needed(scheme, t, split.loads.found).values())
-    floor, node_floor = split.floor(len(set(work)) == 1), split.node_floor()
+    balanced = len(set(work)) == 1
+    floor, node_floor = split.floor(balanced), split.node_floor(balanced)
     free = sum(words.get(name, 0) for name in STATISTICS)
     pair, nodes = scheme.flops_of_pair(p) * batch, machines.nodes > 1
     far, far_free = (batch * sum(getattr(one, of) for one in split.each) for of in ("far_words", "far_statistics"))

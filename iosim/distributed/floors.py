@@ -229,7 +229,7 @@ def by_work(asked: Asked, one: Pass, pi: int, balanced: bool, memory: int | None
     if memory is not None:
         least_busy = pairs - (p - 1) * share  # what is left for a device if the others do their whole share
         busy = p if balanced and least_busy > segment_work(memory, pi) else int(pairs > segment_work(memory, pi))
-        words = memory_floor(pairs, memory, pi, held, busy)
+        words = memory_floor(pairs, memory, pi, held, busy, p, least_busy if balanced else 0)
         yield Found(words, "P2", f"the memory of each device holds {memory:,} words, and {once}")
 
 

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from fractions import Fraction
 from math import ceil
 
+from ..counting.forms import product_form
 from ..counting.full_card import balanced_floor as balanced_floor
 from ..counting.full_card import root_above as root_above
 
@@ -22,12 +23,20 @@ def segment_work(words: int, pi: int) -> Fraction:
     return max(Fraction(words * words, 4 * pi), Fraction(words))
 
 
-def memory_floor(pairs: int, memory: int, pi: int, held: int, busy: int = 0) -> int:
+def account(pairs: Fraction | int, memory: int, pi: int) -> int:
+    """A(pairs, g): the least words for this much work, in a memory of `memory` words."""
+    return product_form("P2", pairs, 4 * pi, 0).best(memory)[0]
+
+
+def memory_floor(
+    pairs: int, memory: int, pi: int, held: int, busy: int = 0, devices: int = 1, least: Fraction | int = 0
+) -> int:
     """P2: the memory of each device holds `memory` words. Nothing is asked of balance or layout.
 
-    `busy` devices are known to do more work than g(memory); 1 if all do together. `held` is as in `balanced_floor`.
+    `busy` devices are known to do more work than g(memory); 1 if all do together. `least` is the least work that each
+    of `devices` is known to do. `held` is as in `balanced_floor`.
     """
-    best = Fraction(0)
+    best = Fraction(max(account(pairs, memory, pi), devices * account(least, memory, pi) if least > 0 else 0))
     for T in {memory, max(1, 4 * pi - memory)}:
         ends = Fraction(busy * memory**2, memory + T)
         best = max(best, T * pairs / segment_work(memory + T, pi) + ends)
