@@ -94,9 +94,9 @@ class Batched(Answer):
     def why(self, best: Way, other: Way) -> str:
         """Why a way moves more bytes than the best one."""
         mine, its = self[best.name], self[other.name]
-        if its.kv_times_read > 1.005 * mine.kv_times_read:
-            each = [f"{rounded(way.kv_times_read)} times" for way in (its, mine)]
-            return f"keys and values are read {each[0]}, not {each[1].replace('1 times', 'once')}"
+        each = ["once" if way.kv_times_read == 1 else f"{rounded(way.kv_times_read)} times" for way in (its, mine)]
+        if its.kv_times_read > 1.005 * mine.kv_times_read and each[0] != each[1]:
+            return f"keys and values are read {each[0]}, not {each[1]}"
         parts = [name for name in its.tensors if name not in mine.tensors]
         return f"{joined(parts)} {'goes' if len(parts) == 1 else 'go'} through HBM" if parts else ""
 

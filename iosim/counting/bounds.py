@@ -223,8 +223,10 @@ def attention_bounds(p: Attention, M_words: int | None, attainable: int | None) 
     large = words >= p.d**2 if known else None
     beyond = "M <= Nd; " if known and words > p.N * p.d else ""  # for a larger M the compulsory words exceed the order
     saha = order if large else p.instances * p.N * p.Nk * p.d / sqrt(words) if known else None
+    # Theorem 2 is what FlashAttention moves, from M = d on; that no algorithm moves less is known from d^2 on
     return [
-        Bound("N^2 d^2 / M", order, "order; the constant is unknown", f"{FA1}, Theorem 2", "d <= M <= Nd", inside),
+        Bound("N^2 d^2 / M", order, "order; the constant is unknown", f"{FA1}, Theorem 2", "d^2 <= M <= Nd",
+              inside and large),
         Bound("Proposition 3", None, "existence, not a bound at one M", f"{FA1}, Proposition 3",
               "no exact algorithm has o(N^2 d^2 / M) for all M in [d, Nd]", inside),
         Bound("Saha and Ye 2024", saha, "order; the constant is unknown", "Saha and Ye 2024 (arXiv 2402.07443)",

@@ -10,6 +10,7 @@ from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numb
 from ..core.problem import Attention, narrowed
 from ..grid import ByteCell
 from ..schedules import SCHEDULES
+from ..tables import excess
 from ..units import binary
 from .asked import asked, header
 from .columns import problem_columns, problem_row
@@ -158,15 +159,15 @@ def answer_lines(found: Step) -> list[str]:
         return ["Nothing that was counted fits in this SRAM."]
     best, *others = sorted(fitting, key=lambda step: step.total_bytes or 0)
     if best.ratio_to_standard is None or best.combination == BASELINE:
-        lines = [f"{named(best)} moves the fewest bytes of what was counted."]
+        lines = [f"{named(best)} moves the fewest bytes of what {beside_unfit(found.steps, best)}."]
     else:
-        lines = [f"{named(best)} moves {less_or_more(best.ratio_to_standard)} bytes than {BASELINE}."]
+        beside = f"bytes {'as' if best.ratio_to_standard == 1 else 'than'} {BASELINE}"
+        lines = [f"{named(best)} moves {less_or_more(best.ratio_to_standard)} {beside}."]
     standard = next((step for step in found.steps if step.combination == BASELINE), best)
     if standard is not best and standard.flops and standard.stored_bytes and best.flops:
         stored = less_or_more(best.stored_bytes / standard.stored_bytes) if best.stored_bytes else "no"
         lines.append(
-            f"It stores {stored} bytes between the passes, and computes {best.flops / standard.flops:.3g} "
-            "times as many FLOPs."
+            f"It stores {stored} bytes between the passes, and computes {as_many(best.flops, standard.flops)} FLOPs."
         )
     after = next((step for step in others if step.combination != best.combination), None)
     if after is not None:
@@ -182,8 +183,10 @@ def named(step: BothPasses) -> str:
 
 
 def less_or_more(share: float) -> str:
-    """The text `3.48x fewer` for 0.287, and `2x more` for 2."""
-    return f"{rounded(1 / share)}x fewer" if share <= 1 else f"{rounded(share)}x more"
+    """The text `3.48x fewer` for 0.287, `2x more` for 2, and `as many` for 1."""
+    if share == 1:
+        return "as many"
+    return f"{excess(1 / share)}x fewer" if share < 1 else f"{excess(share)}x more"
 
 
 # ---------------------------------------------------------------- the count
@@ -279,3 +282,21 @@ def with_ratio(step: BothPasses, standard_bytes: int | None) -> BothPasses:
     if step.total_bytes is None or not standard_bytes:
         return step
     return replace(step, ratio_to_standard=step.total_bytes / standard_bytes)
+
+
+def beside_unfit(steps: Iterable[BothPasses], best: BothPasses) -> str:
+    """What the best step is compared with: all that was counted, or what fits, beside a step that would move less."""
+    less = [step for step in steps if step.fits is False and 0 < (step.total_bytes or 0) < (best.total_bytes or 0)]
+    if not less:
+        return "was counted"
+    least = min(less, key=lambda step: step.total_bytes or 0)
+    share = less_or_more((least.total_bytes or 0) / (best.total_bytes or 1))
+    return f"fits; {named(least)} moves {share} and does not fit"
+
+
+def as_many(some: int, others: int) -> str:
+    """A number beside another one, as `1.25 times as many`, in more digits where three would show 1."""
+    if some == others:
+        return "as many"
+    ratio = next(text for digits in range(3, 18) if (text := f"{some / others:.{digits}g}") != "1")
+    return f"{ratio} times as many"

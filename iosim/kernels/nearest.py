@@ -89,7 +89,8 @@ def difference(name: str, way: str, own: int, other: int, schedule: str) -> str:
     if not own:
         return f"{name} is not {way}; {schedule} has {other:,} words"
     more = f"{abs(own - other):,} words {'more' if own > other else 'less'}"
-    times = f"{own / other:.4g} times as many"
+    ratio = next(text for digits in range(4, 18) if (text := f"{own / other:.{digits}g}") != "1" or own == other)
+    times = f"{ratio} times as many" if own != other else "as many"
     return f"{name} is {way} {own:,} words, {more} than in {schedule} ({times})"
 
 

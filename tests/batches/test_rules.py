@@ -201,3 +201,14 @@ def test_flashinfer_shares_out_the_keys_in_reach():
 def test_vllm_runs_no_cascade_under_a_window():
     found = iosim.batch(requests_with(1024, 20), **{**FIELDS, "mask": "causal&window:255"}, hardware="h100")
     assert found["vLLM"].schedule == "flash2" and found["vLLM"].tensors == found["FA3"].tensors
+
+
+def test_sentences_about_reads_are_true():
+    """A row whose keys are read as often says what else goes through HBM, and 21 times is no 2once."""
+    from iosim.verdict import Way
+
+    found = iosim.batch("1:64, 1:33", 8, heads=2, kv_heads=2, ways="repeat,paged", tiles="4x4", page_size=16)
+    lines = found.why(Way("repeat", 1), Way("paged", 2))
+    assert lines == "table goes through HBM"
+    many = iosim.batch("21:21", 8, mask="causal", ways="repeat,split", tiles="1x21")
+    assert many["repeat"].kv_times_read == 21 and "once" not in many.answer

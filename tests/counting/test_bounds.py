@@ -227,3 +227,25 @@ def test_bounds_of_more_queries_than_a_search_can_look_at(mask="causal"):
 def test_more_stripes_than_can_be_counted_are_refused():
     with pytest.raises(InputError, match="stripes'; allowed: at most .*try a smaller N, larger tiles"):
         bounds(2**48, 2, 64, mask="strided:7|strided:11|strided:13|strided:17")
+
+
+@pytest.mark.parametrize(
+    "M, holds", [(32, False), (64, False), (4095, False), (4096, True), (2**18, True), (2**19, False)]
+)
+def test_the_order_of_theorem_2_is_a_bound_from_d_squared_on(M, holds):
+    import iosim
+
+    found = iosim.bounds(N=4096, d=64, M=f"{M}el")
+    order = next(bound for bound in found if bound.name == "N^2 d^2 / M")
+    assert order.valid is holds and order.condition == "d^2 <= M <= Nd"
+
+
+def test_a_step_that_fits_says_so_where_another_would_move_less():
+    import iosim
+    from iosim.counting.step import as_many, less_or_more
+
+    found = iosim.count(N=1024, d=64, M="192KB", tiles="paper", passes="step", combinations="standard,flash1")
+    assert "of what fits; flash1" in str(found) and "does not fit" in str(found)
+    assert (as_many(999, 1000), as_many(5, 5), less_or_more(1), less_or_more(0.9999)) == (
+        "0.999 times as many", "as many", "as many", "1.0001x fewer",
+    )  # fmt: skip
