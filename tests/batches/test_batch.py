@@ -449,3 +449,14 @@ def test_a_function_of_python_hides_what_it_says(tmp_path):
         assert found.floor.words == wanted.floor.words
     nothing = iosim.batch("4:9", **{**SMALL, "heads": 2, "mask": f"py:{tmp_path / 'm.py'}:none"})
     assert nothing["repeat"].tensors["K"]["reads"] == 0 == nothing["repeat"].kv_times_read == nothing.distinct["K"]
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:1000000"])
+def test_counts_beyond_64_bits_are_exact(mask):
+    """Each request by itself is counted with Python's integers; together they are arrays."""
+    shapes = [(2**40, 2**40), (2**20, 2**44), (1, 2**47)]
+    fields = {"heads": 128, "mask": mask, "tiles": "128x64", "splits": 8, "page_size": 64}
+    found = iosim.batch(shapes, 128, ways="repeat,split,paged", **fields)
+    for way, name in (("repeat", "flash2"), ("split", "split-kv"), ("paged", "paged")):
+        total = sum(iosim.count(N=n, Nk=k, d=128, schedules=name, **fields)[name].total for n, k in shapes)
+        assert found[way].total == total > 2**53
