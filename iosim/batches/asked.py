@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..core.mask_types import Mask
     from ..core.problem import Attention
     from ..core.tiling import Rule
+    from ..hardware import Hardware
     from ..masks.expression import Expr
     from ..masks.mask import Mask as TextMask
     from .requests import Request
@@ -122,6 +123,8 @@ class Batch:
     multiple: int = 1
     chunks: tuple[int, ...] = ()
     multiprocessors: int | None = None
+    chip: Hardware | None = None
+    """The GPU whose least time decides which tiles are best; None without one."""
 
     @cached_property
     def _shapes(self) -> tuple[Shapes, list[int]]:

@@ -67,6 +67,8 @@ def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
     if launch.packs:
         sizes |= {"N": launch.shapes.new * batch.group, "heads": batch.problem.kv_heads}
     assert mask is not None
+    if batch.chip is not None and not batch.problem.divided:
+        sizes |= {"register_bytes": batch.chip.register_bytes}  # accumulators and scores, as its kernels have them
     return narrowed(
         cast("Attention[Size]", batch.problem), **{**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
     )

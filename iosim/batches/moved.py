@@ -16,11 +16,14 @@ from ..masks.between import between
 from ..masks.grouped import grouped
 from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
+from ..timing.products import unit_of
 from .launches import Launch, problem_of
+from .timed import fastest, least_time
 
 if TYPE_CHECKING:
     from ..core.typing import Size
     from ..counting.typing import Counted as MeasuredOf
+    from ..timing.products import MatrixUnit
     from .asked import Batch
     from .ways import Way
 
@@ -71,6 +74,10 @@ class Moved:
     """(words, bytes) of each shape of the batch; what several requests have in common is in none of them."""
     source: str = ""
     """Where the way is published."""
+    at_least_seconds: float | None = None
+    """The least time on the GPU that is named, over all layers, if its launches run at once."""
+    binds: str | None = None
+    """What binds in that time."""
 
 
 class Counted(NamedTuple):
@@ -86,9 +93,16 @@ class Counted(NamedTuple):
         return self.launch.shapes.sum(values)
 
 
-def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: int, detail: bool = False) -> Moved:
-    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once. Only
-    with `detail` it has the words of each shape."""
+def moved_by(
+    batch: Batch,
+    way: Way,
+    floor_words: int | None,
+    distinct_words: int,
+    distinct_bytes: int,
+    detail: bool = False,
+) -> Moved:
+    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once, and
+    `distinct_bytes` those of Q, K, V and O. Only with `detail` it has the words of each shape."""
     found = [counted(batch, launch) for launch in way.launches(batch)]
     total: dict[str, int] = {
         name: sum(one.sum(one.of[name]) for one in found)  # type: ignore[literal-required]
@@ -99,6 +113,7 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
     fits = None if batch.M_bytes is None else needed <= batch.M_bytes
     words = total["reads"] + total["writes"]
     number, grid, largest = blocks_of(batch, found)
+    time = least_time(batch, found, distinct_bytes)
     kept = sum(tensors[name]["reads"] for name in batch.problem.cache_tensors if name in tensors)
     return Moved(
         way=way.name,
@@ -117,6 +132,8 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
         tensors=tensors,
         by_shape=by_shape(batch, found) if detail else ((), ()),
         source=way.source,
+        at_least_seconds=None if time is None else time.seconds,
+        binds=None if time is None else time.binds,
         **total,
     )
 
@@ -127,18 +144,20 @@ def moved_by(batch: Batch, way: Way, floor_words: int | None, distinct_words: in
 def counted(batch: Batch, launch: Launch) -> Counted:
     """The counts of a launch, in one walk over arrays where the mask allows that."""
     problem = problem_of(batch, launch)
-    tiling = launch.tiles or tiling_of(batch, launch, problem)
+    tiling, unit = launch.tiles or tiling_of(batch, launch, problem), unit_of(batch.chip, problem.dtype)
     if problem.mask is not DENSE and not problem.mask.counts_arrays:
-        of = stacked([counts_of(launch, one, tiling) for one in single(problem, len(launch.shapes))])
+        of = stacked([counts_of(launch, one, tiling, unit) for one in single(problem, len(launch.shapes))])
         return Counted(launch, problem, tiling, of)
     if not fits_int64(narrowed(problem, **extreme(launch, np.max)), launch.schedule):
         problem = narrowed(problem, N=as_objects(problem.N), Nk=as_objects(problem.Nk))
-    return Counted(launch, problem, tiling, counts_of(launch, problem, tiling))
+    return Counted(launch, problem, tiling, counts_of(launch, problem, tiling, unit))
 
 
-def counts_of(launch: Launch, problem: Attention[Size], tiling: Tiling) -> MeasuredOf[Size]:
+def counts_of(
+    launch: Launch, problem: Attention[Size], tiling: Tiling, unit: MatrixUnit | None = None
+) -> MeasuredOf[Size]:
     """The counts of a launch for a problem, whose sizes may be arrays."""
-    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling))
+    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling), unit)
 
 
 def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
@@ -193,6 +212,8 @@ def tiling_of(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling:
     """The tiles of a launch: those asked for, or those of least traffic that fit. One launch has one tile size."""
     if isinstance(batch.tiles, Tiling):
         return batch.tiles
+    if batch.chip is not None:
+        return fastest(batch, launch, problem, batch.chip) or Tiling(batch.multiple, batch.multiple)
     if len(launch.shapes) == 1 and launch.key_sizes is None:
         alone = next(single(problem, 1))
         found = best_tiles(launch.schedule, alone, cast("int", batch.M_bytes), batch.multiple)  # type: ignore[arg-type]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..hardware import Hardware
     from ..schedules.registry import SchedulesAsked
     from ..timing.bound import TimeBound
+    from ..timing.products import MatrixUnit
     from .typing import Counted
 
     Words = dict[str, tuple[Size, Size]]  # {tensor: (words read, words written)}, of one head
@@ -273,10 +274,13 @@ def with_plain_keys(problem: Attention[S]) -> Attention[S]:
     return problem if problem.kv_scales == "none" else replace(problem, kv_scales="none", kv_dtype=None)
 
 
-def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S]) -> Counted[S]:
-    """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays."""
+def measure(
+    schedule: Schedule, problem: Attention[S], tiling: Tiling[S], unit: MatrixUnit | None = None
+) -> Counted[S]:
+    """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays. Products read shared
+    memory as `unit` does; without it as wgmma."""
     problem = as_moved(schedule, problem)
-    traffic, flops, room, shared = Traffic(), Flops(), Capacity(), SharedReads(unit_of(None, problem.dtype))
+    traffic, flops, room, shared = Traffic(), Flops(), Capacity(), SharedReads(unit or unit_of(None, problem.dtype))
     dense = problem.mask is DENSE
     machine = Folded(problem, traffic, flops, shared, *([room] if dense else [])).run(schedule, tiling)
     need = footprint_of(room) if dense and not problem.divided else footprint(schedule, problem, tiling)
