@@ -19,12 +19,15 @@ from ..counting.given import memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
 from ..counting.names import takes_options
+from ..counting.on_gpu import microseconds
+from ..counting.result import in_microseconds
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
+from ..timing.bound import RESOURCES
 from ..units import format_bytes, parse_bytes, parse_count
-from ..verdict import Way, about, joined, verdict
+from ..verdict import NEAR, Way, about, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
     from ..core.mask_types import Mask
     from ..core.tiling import TilesAsked
+    from ..hardware import Hardware
     from .requests import RequestsAsked
 
 FA2_TILES = Tiling(128, 64)
@@ -72,8 +76,11 @@ class Batched(Answer):
 
     @property
     def least(self) -> Moved | None:
-        """The way that moves the fewest bytes of those that fit; None if none fits."""
-        return min((way for way in self.ways if way.fits is not False), key=lambda way: way.total_bytes, default=None)
+        """The way that moves the fewest bytes of those that fit, on a GPU of those of least time; None if none fits."""
+        fitting = [way for way in self.ways if way.fits is not False]
+        least = min(map(seconds, fitting), default=0.0)
+        near = [way for way in fitting if seconds(way) <= NEAR * least]
+        return min(near, key=lambda way: way.total_bytes, default=None)
 
     @property
     def distinct_bytes(self) -> int:
@@ -87,7 +94,9 @@ class Batched(Answer):
 
     @cached_property
     def lines(self) -> list[str]:
-        """The sentences of the answer."""
+        """The sentences of the answer: on a GPU about the least time, else about the bytes."""
+        if self.batch.chip is not None and (timed := [way for way in self.ways if way.fits is not False]):
+            return lines_on_gpu(timed, self.batch.chip)
         ways = {way.way: as_way(way, narrowest_bytes(self.batch.problem)) for way in self.ways}
         return verdict([*ways.values()], "move", self.batch.M_bytes, ways.get("repeat"), lambda *two: self.why(*two))
 
@@ -107,7 +116,8 @@ class Batched(Answer):
         """A row for each way."""
         about = [Column(name, kind).always(value) for name, (kind, value) in self.about().items()]  # type: ignore[arg-type]
         best = [k for k, way in enumerate(self.ways) if way is self.least]
-        return Table([*WAY[:3], *about, *WAY[3:]], self.ways, shown=WAY, best=best)
+        shown = WAY if self.batch.chip is not None else WAY[:-2]
+        return Table([*WAY[:3], *about, *WAY[3:]], self.ways, shown=shown, best=best)
 
     def about(self) -> dict[str, tuple[str, object]]:
         """{column: (type, value)} of what all ways have in common."""
@@ -202,6 +212,27 @@ class Batched(Answer):
         return [*self.under.notes, *unmasked, *hidden]
 
 
+def lines_on_gpu(ways: Sequence[Moved], chip: Hardware) -> list[str]:
+    """The way of least time, of equal ones that of the fewest bytes; and what is next."""
+    order = sorted(ways, key=seconds)
+    near = [way for way in order if seconds(way) <= NEAR * seconds(order[0])]
+    best = min(near, key=lambda way: way.total_bytes)
+    takes = f"{best.way} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
+    floor = f", {rounded(best.ratio_to_floor)} times the floor" if best.ratio_to_floor else ""
+    lines = [f"{takes}; it moves {about(best.total_bytes)}{floor}."]
+    equal, after = [way.way for way in near if way is not best], next((w for w in order if w not in near), None)
+    parts = [f"{joined(equal)} take{'s' * (len(equal) == 1)} at least as long"] if equal else []
+    if after is not None:
+        longer = rounded(seconds(after) / seconds(best))
+        parts.append(f"{after.way} is next, with at least {longer} times as long: {RESOURCES[str(after.binds)]}")
+    return [*lines, "; ".join(parts) + "."] if parts else lines
+
+
+def seconds(way: Moved) -> float:
+    """The least seconds of a way on a GPU."""
+    return way.at_least_seconds or 0.0
+
+
 def as_way(way: Moved, word_bytes: int) -> Way:
     """A way as the verdict compares it; the floor is in words of the narrowest type."""
     share = way.ratio_to_floor
@@ -229,6 +260,8 @@ WAY: Columns[Moved] = (
     Column("kv_times_read", "number", "K, V read", ".3f"),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
     Column("source", "string"),
+    Column("at_least_seconds", "number", "us at least", lambda way: in_microseconds(way.at_least_seconds), spare=8),
+    Column("binds", "string", "binds", spare=9),
 )
 PART: Columns[Row] = (
     Column("way", "string", "way"),
@@ -303,7 +336,7 @@ def batch(
         tiling, under = FA2_TILES, under._replace(notes=(*under.notes, USUAL_TILES))
     sizes = tuple(parse_count(size, "--chunk") for size in chunks)
     sms = None if hardware is None else load(hardware).sms
-    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes, sms)
+    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes, sms, under.chip)
     names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
     return answered(asked, ways_of(asked, names), under, detail)
 
@@ -312,13 +345,18 @@ def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: 
     """The answer about a batch, for some ways."""
     floor, distinct = floor_of(asked), distinct_words(asked)
     kept = sum(distinct[name] for name in asked.problem.cache_tensors)
-    kernels = [way.name for way in ways if way.name in LIBRARIES and asked.M_bytes and not asked.problem.divided]
+    apart = asked.chip is not None  # kernels of a GPU keep S and O in registers
+    kernels = [
+        way.name for way in ways if (apart or way.name in LIBRARIES) and asked.M_bytes and not asked.problem.divided
+    ]
+    once = sum(words * asked.problem.hbm_bytes(TENSORS[name]) for name, words in distinct.items())
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
     floors = dict.fromkeys(kernels, together)
-    found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, detail) for way in ways]
+    found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, once, detail) for way in ways]
     if not isinstance(asked.tiles, Tiling) and all(way.fits is False for way in found):
         raise InputError("--M", str(asked.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     if kernels:
-        beside = f"{', '.join(kernels)}: S and O are in registers beside M, and x floor is that of M and 256 KiB of "
+        names = "all ways" if len(kernels) == len(ways) > 1 else ", ".join(kernels)
+        beside = f"{names}: S and O are in registers beside M, and x floor is that of M and 256 KiB of "
         under = under._replace(notes=(*under.notes, f"{beside}registers together: {together:,} words"))
     return Batched(asked, floor, distinct, found, detail, under)

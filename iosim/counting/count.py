@@ -274,9 +274,7 @@ def with_plain_keys(problem: Attention[S]) -> Attention[S]:
     return problem if problem.kv_scales == "none" else replace(problem, kv_scales="none", kv_dtype=None)
 
 
-def measure(
-    schedule: Schedule, problem: Attention[S], tiling: Tiling[S], unit: MatrixUnit | None = None
-) -> Counted[S]:
+def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S], unit: MatrixUnit | None = None) -> Counted[S]:
     """The traffic, FLOPs and footprint that one walk counts, over all heads. Sizes may be arrays. Products read shared
     memory as `unit` does; without it as wgmma."""
     problem = as_moved(schedule, problem)

@@ -97,7 +97,8 @@ def candidates(
     if schedule.more_tiles:
         least = best_tiles(schedule, p, M_bytes, multiple)
         return [] if least is None else [least]
-    rows, keys = sizes_up_to(p.N, multiple), sizes_up_to(p.Nk, multiple)
+    together = min(p.Nk, schedule.keys_in_a_row(p))  # a larger tile of keys is that of a page or share
+    rows, keys = sizes_up_to(p.N, multiple), sizes_up_to(int(together), multiple)
     whole = [size for size in rows if size >= least_rows]
     return [Tiling(*pair) for pair in product(whole or rows[-1:], keys)]
 
@@ -112,9 +113,16 @@ def in_order(found: Sequence[TimedTiles], chip: Hardware) -> list[TimedTiles]:
     """Tiles, the best first: ties with the least time, then the others by time."""
     least = min((one.bound.seconds for one in found), default=0.0)
 
-    def place(one: TimedTiles) -> tuple[float, int, bool, int, int]:
+    def place(one: TimedTiles) -> tuple[float, int, bool, int, int, int]:
         work, tie = one.bound.work, one.bound.seconds <= least * TIE
         busy = min(one.bound.blocks, chip.sms)
-        return 0.0 if tie else one.bound.seconds, -busy, not one.room(chip), work.total_bytes, work.exps
+        return (
+            0.0 if tie else one.bound.seconds,
+            -busy,
+            not one.room(chip),
+            work.total_bytes,
+            work.exps,
+            -one.tiling.rows_k,
+        )
 
     return sorted(found, key=place)

@@ -91,7 +91,7 @@ def test_when_vllm_runs_a_cascade():
 
 
 def test_what_a_cascade_of_vllm_moves():
-    found = iosim.batch(requests_with(1024, 20), **FIELDS, hardware="h100")
+    found = iosim.batch(requests_with(1024, 20), **FIELDS, hardware="h100", paper_model=True)
     assert found["vLLM"].kv_times_read == 1 and found["cascade"].kv_times_read == 1
     assert found["vLLM"].tensors["K"] == found["cascade"].tensors["K"]
     assert common_prefix(iosim.batch(requests_with(1030, 20), **FIELDS, hardware="h100").batch) == 1024  # whole pages
