@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 GOALS, AXES = ("at_most", "x_floor"), ("M", "N")
 INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
-    "--by": "with --hardware tiles are compared by their least time, else by what they move",
+    "--by": "leave it out: with '--hardware' tiles are compared by their least time, else by what they move",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
     "--predict": "times are bounds now, of data-sheet rates: leave it out",
 }

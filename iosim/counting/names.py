@@ -16,7 +16,6 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 FUNCTIONS = {
-    "by": "iosim.fastest",
     "curve": "iosim.curve",
     "over": "iosim.over_N",
     **dict.fromkeys(("at_most", "x_floor"), "iosim.least_M"),

@@ -10,7 +10,7 @@ from paths import ROOT
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
 EXAMPLES = {
     "first_count": "flash2 with tiles 196x1 moves 90,177,536 words\nthat is 1.064 times the floor\n",
-    "tiles_for_a_gpu": "h100       256x16: 66.0 Mi words\n",
+    "tiles_for_a_gpu": "h100       64x128: 258.0 Mi words, shared binds\n",
     "sweep_to_csv": "65536     14172160   9437184\n",
     "keys_in_host_memory": "from the host 67,108,864 words, K and V once for each of 4 blocks: True\n"
     "between device memory and SRAM 8,996,782,080 words\nevery tile visited gives the same: True\n"

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -330,3 +331,16 @@ def test_configs_are_found_in_the_package_or_beside_it(tmp_path, monkeypatch):
 def test_loading_a_preset_needs_no_numpy():
     code = "import sys, iosim.hardware as h; h.load('H100'); print('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+OF_LINKS = {hardware.LINK, hardware.NETWORK}  # those of docs/links.md
+
+
+def test_the_page_names_every_key_of_a_file_and_its_values():
+    """The keys that presets have, and all types and matrix units that a file may name."""
+    text = (ROOT / "docs" / "hardware" / "files.md").read_text(encoding="utf-8")
+    presets = [tomllib.loads(path.read_text()) for path in (ROOT / "configs" / "hardware").glob("*.toml")]
+    keys = {key for preset in presets for key in preset} - OF_LINKS | {hardware.TILE_REGISTERS}
+    assert {"matrix_unit", "matrix_rows", "l2_bytes_per_second", "l2_bytes"} <= keys
+    assert not [key for key in sorted(keys) if key not in text]
+    assert not [name for name in (*hardware.UNITS, *hardware.FLOP_DTYPES) if f"`{name}`" not in text]

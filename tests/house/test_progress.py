@@ -10,7 +10,6 @@ import pytest
 from paths import DATA
 
 from iosim import progress
-from iosim.tuning import timed_tiles
 
 FIVE_SECONDS = progress.QUIET_SECONDS_OF_LINES  # before any test
 
@@ -128,22 +127,15 @@ def test_the_text_is_shown_after_a_second_even_if_no_other_comes(monkeypatch):
 
 
 @pytest.mark.parametrize("line", [
-    ("tune", "--by", "time", "--N", 32, "--d", 16, "--hardware", "h200", "--schedule",
-     "standard-tiled,flash1,flash2,block-sparse,block-sparse-q,split-kv"),
     ("verify", "--cpu", "--N", 32, "--d", 8),
 ])  # fmt: skip
 def test_long_work_tells_its_progress_through_a_pipe(line, iosim, monkeypatch):
-    """Shares grow from schedule to schedule."""
-    monkeypatch.setattr(timed_tiles, "SIZES", (16, 32))
+    """A line for each schedule that is checked."""
     assert iosim(*line).stderr.count("\n") <= 1
     monkeypatch.setattr(progress, "QUIET_SECONDS_OF_LINES", 0.0)
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
     said = iosim(*line).stderr.splitlines()
-    if line[0] == "verify":
-        assert said == [f"checking {name}" for name in ("standard", "standard-tiled", "flash1", "flash2")]
-        return
-    shares = [int(text.partition("%")[0]) for text in said if text.endswith("% of the tiles have a time")]
-    assert len(shares) > 3 and shares == sorted(shares) and shares[0] < 20 and shares[-1] > 80
+    assert said == [f"checking {name}" for name in ("standard", "standard-tiled", "flash1", "flash2")]
 
 
 @pytest.mark.parametrize("line, said", [

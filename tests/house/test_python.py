@@ -26,7 +26,6 @@ FUNCTIONS = [
     "tune",
     "curve",
     "least_M",
-    "fastest",
     "bounds",
     "over_N",
     "roofline",
@@ -70,7 +69,7 @@ def test_a_function_has_types_a_docstring_and_the_options_of_its_command(name):
     function = getattr(iosim, name)
     parameters = inspect.signature(function).parameters
     assert inspect.getdoc(function) and all(p.annotation != p.empty for p in parameters.values())
-    if name in ("curve", "over_N", "least_M", "fastest"):
+    if name in ("curve", "over_N", "least_M"):
         return
     from iosim.commands.cli import main
 
@@ -204,18 +203,16 @@ def test_an_answer_is_short_as_repr_and_a_table_in_a_notebook(name):
     assert "N&lt;2" not in html and html.count("<tr>") > 1
 
 
-def test_the_fastest_tiles_are_those_of_tune_by_time(iosim):
+def test_the_tiles_of_least_time_are_those_of_the_command(iosim):
     import iosim as package
 
-    line = ["tune", "--N", "128", "--d", "64", "--schedule", "flash2", "--by", "time", "--hardware", "h100"]
-    found = package.fastest(128, 64, "h100", schedules="flash2")
+    line = ["tune", "--N", "128", "--d", "64", "--schedule", "flash2", "--hardware", "h100"]
+    found = package.tune(128, 64, hardware="h100", schedules="flash2")
     said = json.loads(iosim(*line, "--json").stdout)
     assert {k: v for k, v in said.items() if k not in ("schema", "iosim", "argv")} == json.loads(
         json.dumps(found.to_dict())
     )
-    assert repr(found).startswith("<Fastest: N = 128, d = 64, acc_dtype = fp32 on ") and "; fastest: flash2 " in repr(
-        found
-    )
+    assert found.winner.at_least_seconds > 0 and found.winner.binds == said["winner"]["binds"]
 
 
 def test_html_is_escaped_and_the_winner_stands_out():
@@ -243,7 +240,6 @@ BAD = {
     "tune without M": (lambda: iosim.tune(64, 8), "--M: found 'nothing'.*hardware='h100', or iosim.curve"),
     "count without M": (lambda: iosim.count(64, 8), "in Python hardware='h100', or tiles='128x64'"),
     "a step without M": (lambda: iosim.count(64, 8, passes="step"), "in Python hardware='h100', or tiles='128x64'"),
-    "the time of tune": (lambda: iosim.tune(64, 8, "1KB", by="time"), "'by'; did you mean 'iosim.fastest'"),
     "every M of tune": (lambda: iosim.tune(64, 8, curve=True), "'curve'; did you mean 'iosim.curve'"),
     "a goal of tune": (lambda: iosim.tune(64, 8, at_most="1MB"), "'at_most'; did you mean 'iosim.least_M'"),
     "memory without d": (lambda: iosim.memory(64), "--d: found 'nothing'"),
@@ -261,7 +257,7 @@ BAD = {
 
 TAKE_A_MASK = {
     "count": {"M": "1KB"}, "tune": {"M": "1KB"}, "bounds": {"M": "1KB"}, "curve": {}, "verify": {"cpu": True},
-    "roofline": {"hardware": "t4"}, "fastest": {"hardware": "t4"}, "links": {"ranks": 4}, "least_M": {"x_floor": 3},
+    "roofline": {"hardware": "t4"}, "links": {"ranks": 4}, "least_M": {"x_floor": 3},
     "cache": {"M": "1KB", "tiles": "4x4"}, "sweep": {"M": "1KB"},
 }  # fmt: skip
 

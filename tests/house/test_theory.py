@@ -113,12 +113,12 @@ CONVENTIONS = {
     "LSE, unless `--lse` asks for it (N more writes)": lambda: (
         one("flash2", 99, 8, tiles="8x8", lse=True).writes == one("flash2", 99, 8, tiles="8x8").writes + 99
     ),
-    "`--N 1 --Nk 8192 --mask window:255` sees the first 256 keys, not the last": lambda: (
-        one("block-sparse-q", 1, 8, Nk=8192, mask="window:255", tiles="1x1").tensors["K"]["reads"] == 256 * 8
+    "`--N 1 --Nk 8192 --mask 'causal&window:255'` sees the last 256 keys": lambda: (
+        one("block-sparse-q", 1, 8, Nk=8192, mask="causal & window:255", tiles="1x1").tensors["K"]["reads"] == 256 * 8
         and one("block-sparse-q", 1, 8, Nk=8192, mask="window:255 & causal", tiles="1x256").total == 2 * 257 * 8
         and one("block-sparse-q", 1, 8, Nk=8192, mask="window:255 & ~window:254", tiles="1x1").total == 4 * 8
     ),
-    "`causal&window:W` is a sliding window of the last W + 1 keys": lambda: (
+    "`causal` and `window:W` are aligned there as in FlashAttention": lambda: (
         one("block-sparse-q", 64, 8, mask="causal & window:3", tiles="1x1").tensors["K"]["reads"]
         == 8 * sum(min(4, x + 1) for x in range(64))
     ),

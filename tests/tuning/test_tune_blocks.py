@@ -307,23 +307,26 @@ def test_bad_input_in_python():
         tune(64, 8, "4KB", least_blocks=0)
 
 
-def test_a_winner_with_fewer_blocks_than_multiprocessors_is_said_so(ask):
-    """How many blocks, how many multiprocessors, and what to ask. With enough blocks, or for M alone, nothing is said."""
-    line = ("tune", "--N", 2048, "--d", 64, "--hardware", "h100")
-    (said, _), sms = ask(*line)["notes"], load("h100").sms
-    winner = ask(*line)["winner"]
-    assert winner["blocks"] < sms
-    many = f"{winner['blocks']} thread block" + "s" * (winner["blocks"] != 1)
-    assert said.startswith(f"{winner['schedule']} ") and f" has {many} for the {sms} multiprocessors of H100" in said
-    assert said.endswith(f"ask --least-blocks {sms}, or --by time")
-    for enough in (("--least-blocks", sms, "--heads", 2), ("--heads", sms)):
-        found = ask(*line, *enough)
-        assert found["winner"]["blocks"] >= sms and not any("multiprocessors" in note for note in found["notes"])
-    for paper in (line[:-2] + ("--M", "227KB"), (*line, "--paper-model")):
-        assert not any("multiprocessors" in note for note in ask(*paper)["notes"])
+def test_schedules_with_fewer_blocks_than_multiprocessors_are_left_out_on_a_gpu(ask, iosim):
+    """No note asks for more blocks: best tiles have as many as multiprocessors where the problem allows, and schedules
+    with fewer stand in no table unless all rows are asked for."""
+    line, sms = ("tune", "--N", 8192, "--d", 64, "--heads", 8, "--hardware", "h100"), load("h100").sms
+    found = ask(*line)
+    few = [r["schedule"] for r in found["results"] if r["blocks"] and r["blocks"] < sms]
+    assert "flash1" in few and found["winner"]["blocks"] >= sms
+    said = "left out: flash1, with fewer blocks than multiprocessors; --all shows them"
+    text, every = (" ".join(iosim(*line, *more).stdout.split()) for more in ((), ("--all",)))
+    assert said in text and said not in every
+    for more in ((), ("--heads", 1), ("--paper-model",)):
+        assert not any("--least-blocks" in note for note in ask(*line, *more)["notes"])
 
 
-def test_time_without_a_gpu_is_one_message(iosim):
-    result = iosim("tune", "--N", 64, "--d", 8, "--by", "time")
+@pytest.mark.parametrize("more", [(), ("--hardware", "h100"), ("--M", "100KB")], ids=str)
+def test_the_earlier_by_is_one_message(more, iosim):
+    """Whatever else stands in the line or lacks, it says what to do now."""
+    result = iosim("tune", "--N", 64, "--d", 8, "--by", "time", *more)
     assert result.exit_code == 2
-    assert result.stderr == "Error: --by: found 'time'; allowed: with --hardware, as h100: see iosim hardware\n"
+    assert result.stderr == (
+        "Error: option: found '--by'; allowed: those of iosim tune --help-all; leave it out: with '--hardware' tiles are "
+        "compared by their least time, else by what they move\n"
+    )
