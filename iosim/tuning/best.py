@@ -144,8 +144,9 @@ class Best(Answer):
     def of_whom(self) -> str:
         """The line above published tiles. On a GPU it says where their kernels keep S and O."""
         apart = dict.fromkeys(tiles.label for tiles, result in self.published if result.register_peak_bytes)
-        of = f", with S and O of {joined(apart)} in 256 KiB of registers beside M (x floor: that of both)"
-        return f"published{of if apart and not self.problem.divided else ''}:"
+        if not apart or self.problem.divided:
+            return "published:"
+        return f"published, with S and O of {joined(apart)} in 256 KiB of registers beside M (x floor: that of both):"
 
     def to_dict(self) -> Row:
         names = [result.schedule for result in self.results]
