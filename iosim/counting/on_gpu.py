@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..hardware import Hardware
     from ..schedules import Schedule
+    from .published import PublishedTiles
 
 R = TypeVar("R", bound=Result)
 
@@ -65,6 +66,18 @@ def beside_floors(best: Result, chip: Hardware) -> str:
     return (
         f", {alone}" if full in (None, one) else f", {times(full, 1)} times what a full {chip.name} needs and {alone}"
     )
+
+
+def faster_published(best: Result, published: Sequence[tuple[PublishedTiles, Result]]) -> list[str]:
+    """The sentence on published tiles that allow less time than the best that was searched, as those of libraries that
+    cut the keys at one query; none if there are none."""
+    timed = [(tiles, r) for tiles, r in published if r.fits and r.at_least_seconds]
+    tiles, found = min(timed, key=lambda one: seconds(one[1]), default=(None, best))
+    if tiles is None or NEAR * seconds(found) >= seconds(best):
+        return []
+    splits = f" --splits {tiles.splits}" if tiles.splits > 1 else ""
+    name = f"{found.schedule}{tile_sizes(found)}{splits}"
+    return [f"{tiles.label} runs {name}, which takes at least {microseconds(seconds(found))}."]
 
 
 def next_on_gpu(best: Result, results: Sequence[Result]) -> list[str]:

@@ -12,6 +12,7 @@ from ..units import binary, format_bytes
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from .conditions import Conditions
+    from .published import PublishedTiles
 
 
 MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers
@@ -120,6 +121,9 @@ class Answered(Protocol):
 
     @property
     def results(self) -> Sequence[Result]: ...
+
+    @property
+    def published(self) -> Sequence[tuple[PublishedTiles, Result]]: ...
 
     @property
     def under(self) -> Conditions: ...

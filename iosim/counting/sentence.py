@@ -80,11 +80,11 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
 
 def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> list[str]:
     """The verdict on a GPU: what takes the least time, what moves least, and what is next."""
-    from .on_gpu import lead_on_gpu, least_traffic, next_on_gpu
+    from .on_gpu import faster_published, lead_on_gpu, least_traffic, next_on_gpu
 
     chip, M_bytes, schedule = report.under.chip, report.M_bytes, SCHEDULES[best.schedule]
     assert chip is not None
-    lines = [lead_on_gpu(best, chip)]
+    lines = [lead_on_gpu(best, chip), *faster_published(best, report.published)]
     if best.tiling == "best" and M_bytes is not None:
         p = narrowed(report.problem, **(vars(best).get("options") or {}))
         tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)

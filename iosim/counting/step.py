@@ -14,6 +14,7 @@ from ..tables import excess
 from ..units import binary
 from .asked import asked, header
 from .columns import problem_columns, problem_row
+from .conditions import PAPER, Conditions
 from .count import TILE_RULES, rules_of, run
 from .given import without_memory
 from .passes import COMBINATIONS, UNFUSED, Combination, known_names
@@ -22,7 +23,6 @@ from .sentence import BASELINE
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
-    from .conditions import Conditions
 
 
 @dataclass(frozen=True)
@@ -207,11 +207,11 @@ def count_steps(
     if M_bytes is None and needs_memory(chosen, {rule, backward_rule or rule}):
         raise without_memory()
     steps = [
-        count_step(c, forward_rule, backward_rule, p, M_bytes, under.multiple, passes)
+        count_step(c, forward_rule, backward_rule, p, M_bytes, under, passes)
         for c in chosen
         for forward_rule in rules_of(SCHEDULES[c.forward], rule, p)
     ]
-    base = count_step(COMBINATIONS[0], "ideal", None, p, M_bytes, 1, passes).total_bytes
+    base = count_step(COMBINATIONS[0], "ideal", None, p, M_bytes, PAPER, passes).total_bytes
     return Step(p, M_bytes, [with_ratio(step, base) for step in steps], under.notes)
 
 
@@ -226,7 +226,7 @@ def count_step(
     asked_rule: Rule | None,
     p: Attention,
     M_bytes: int | None,
-    multiple: int,
+    under: Conditions,
     unfused: tuple[str, ...],
 ) -> BothPasses:
     """The step of one combination with one tile rule; the backward pass has the one that is asked for, if any is."""
@@ -235,8 +235,8 @@ def count_step(
     back = narrowed(p, elementwise=sum(x.backward for x in passes))
     backward_schedule = SCHEDULES[c.backward]
     (backward_rule,) = rules_of(backward_schedule, asked_rule or rule, p)
-    forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, multiple)
-    backward = run(backward_schedule, backward_rule, back, M_bytes, multiple)
+    forward = run(SCHEDULES[c.forward], rule, ahead, M_bytes, under.multiple, under.chip)
+    backward = run(backward_schedule, backward_rule, back, M_bytes, under.multiple, under.chip)
     mask_bytes = p.instances * p.N * p.Nk * sum(x.mask_bytes for x in passes)
     stored = c.stored_bytes(p)
     if mask_bytes and c.stored:
