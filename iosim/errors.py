@@ -35,11 +35,25 @@ class InputError(IosimError, ValueError):
         return type(self), (self.where, self.found, self.allowed, self.hint)
 
 
-def as_one(faults: Sequence[InputError]) -> IosimError:
-    """The fault, or several in one message, each on a line."""
-    if len(faults) == 1:
-        return faults[0]
-    return IosimError(f"{len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults))
+class InputErrors(IosimError, ValueError):
+    """Several values that are not allowed: `faults`, each on a line of the message."""
+
+    def __init__(self, faults: Sequence[InputError]):
+        self.faults = tuple(faults)
+        super().__init__(f"{len(faults)} faults\n" + "\n".join(f"  {fault}" for fault in faults))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.faults,)
+
+
+def as_one(faults: Sequence[InputError]) -> InputError | InputErrors:
+    """The fault, or several in one message."""
+    return faults[0] if len(faults) == 1 else InputErrors(faults)
+
+
+def each(error: InputError | InputErrors) -> Sequence[InputError]:
+    """The faults of an error."""
+    return error.faults if isinstance(error, InputErrors) else (error,)
 
 
 class ScheduleError(IosimError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,7 @@ from typing import Any
 
 from .answer import Column, Columns, Row, Table, numbered
 from .asked_modules import answers
-from .errors import InputError, MissingError, did_you_mean, suggestion
+from .errors import InputError, MissingError, as_one, closest, did_you_mean, suggestion
 from .reading import Garbled, Unreadable, parse_toml, read_toml
 
 Toml = dict[str, Any]  # type: ignore[explicit-any]  # a table of a TOML file; `read_hardware` checks its values
@@ -37,6 +37,8 @@ UNIT = "matrix_unit"  # the kind of its matrix units, if it has any (timing/prod
 UNITS = ("wgmma", "mma.sync", "tcgen05", "systolic")
 TARGET = "target"  # what compilers call the GPU, if stated
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
+ALLOWED = (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources")
+NONE = (L2, REGISTERS)  # may be 0: a chip without
 MEASURED = "measured"  # a table of earlier versions: rates that a command measured, for times that were fitted
 NO_CALIBRATE = (
     "iosim calibrate, which wrote it, is gone: times are bounds now, of data-sheet rates; take a preset, as h100, or "
@@ -98,7 +100,7 @@ class Hardware:
     @property
     def register_bytes(self) -> int:
         """The registers of a multiprocessor. Where a file does not say, they are those of NVIDIA's GPUs since 2014."""
-        return self.registers_per_sm_bytes or 4 * 65_536
+        return 4 * 65_536 if self.registers_per_sm_bytes is None else self.registers_per_sm_bytes
 
     @property
     def sram_total_bytes(self) -> int:
@@ -187,28 +189,37 @@ def digits_of(words: Iterable[str]) -> str:
 
 
 def read_hardware(path: Path) -> Hardware:
-    """The GPU of a TOML file. InputError for a key or a value that is not allowed, and for all keys that are missing.
+    """The GPU of a TOML file. InputError for what is not allowed or is missing, InputErrors for several faults.
 
     A file may leave out `l2_bytes`, `target`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
     if MEASURED in data:
         raise InputError(f"{path}: table", f"[{MEASURED}]", "numbers of a data sheet", NO_CALIBRATE)
-    _keys(str(path), data, (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources"), required=KEYS)
-    data = {L2: 0, "sources": {}, **data}
-    if not isinstance(data["name"], str) or not data["name"].strip():
-        raise InputError(f"{path}: name", data["name"], "a text")
-    for key in (*COUNT_KEYS, *(key for key in OPTIONAL if key in data)):
-        _whole(f"{path}: {key}", data[key], least=0 if key == L2 else 1)
+    if faults := list(_faults(path, data)):
+        raise as_one(faults)
+    data = {L2: 0, **data}
+    rates, sources = MappingProxyType(data["flops_per_second"]), MappingProxyType(dict(data.get("sources", {})))
+    return Hardware(**{**data, "flops_per_second": rates, "sources": sources})
+
+
+def _faults(path: Path, data: Toml) -> Iterator[InputError]:
+    """All faults of a file's keys and values."""
+    yield from _keys(str(path), data, ALLOWED)
+    yield from _missing(f"{path}: ", data)
+    if not str(data.get("name", "X")).strip() or not isinstance(data.get("name", "X"), str):
+        yield InputError(f"{path}: name", data["name"], "a text")
+    wrong = list(_whole(f"{path}: ", data, (*COUNT_KEYS, *OPTIONAL)))
+    yield from wrong
     if not re.fullmatch(r"sm_\d{2,3}a?|gfx\w+", str(data.get(TARGET, "sm_90"))):
-        raise InputError(f"{path}: {TARGET}", data[TARGET], "a target of compilers, as sm_90 or gfx942")
+        yield InputError(f"{path}: {TARGET}", data[TARGET], "a target of compilers, as sm_90 or gfx942")
     if data.get(UNIT, UNITS[0]) not in UNITS:
-        raise InputError(f"{path}: {UNIT}", data[UNIT], ", ".join(UNITS), suggestion(str(data[UNIT]), UNITS))
-    block, sm = data["shared_memory_per_block_bytes"], data["shared_memory_per_sm_bytes"]
-    if block > sm:
-        raise InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
-    rates, sources = _rates(path, data), _sources(path, data)
-    return Hardware(**{**data, "flops_per_second": MappingProxyType(rates), "sources": MappingProxyType(sources)})
+        yield InputError(f"{path}: {UNIT}", data[UNIT], ", ".join(UNITS), suggestion(str(data[UNIT]), UNITS))
+    block, sm = (data.get(f"shared_memory_per_{part}_bytes", 0) for part in ("block", "sm"))
+    if not wrong and block > sm > 0:
+        yield InputError(f"{path}: shared_memory_per_block_bytes", block, f"at most {sm}, what the SM has")
+    yield from _of_rates(path, data.get("flops_per_second", {}))
+    yield from _of_sources(path, data.get("sources", {}))
 
 
 def _read(path: Path) -> Toml:
@@ -222,21 +233,21 @@ def _read(path: Path) -> Toml:
         raise InputError(str(path), str(error), "a hardware file in TOML") from None
 
 
-def _rates(path: Path, data: Toml) -> Toml:
-    """The peaks of a file, each checked."""
-    rates = _table(path, data, "flops_per_second", (*FLOP_DTYPES, "exp"))
-    for key, value in rates.items():
-        _whole(f"{path}: flops_per_second.{key}", value)
-    return rates
+def _of_rates(path: Path, rates: object) -> Iterator[InputError]:
+    """The faults of the peaks of a file."""
+    allowed = (*FLOP_DTYPES, "exp")
+    yield from _of_table(f"{path}: flops_per_second", rates, allowed)
+    if isinstance(rates, dict):
+        yield from _whole(f"{path}: flops_per_second.", rates, allowed)
 
 
-def _sources(path: Path, data: Toml) -> dict[str, str]:
-    """The sources that a file states, each checked."""
-    sources = _table(path, data, "sources", (*COUNT_KEYS, "flops_per_second", *OPTIONAL, TARGET, UNIT))
-    for key, value in sources.items():
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{path}: sources.{key}", value, "the title of a document")
-    return dict(sources)
+def _of_sources(path: Path, sources: object) -> Iterator[InputError]:
+    """The faults of the sources that a file states."""
+    allowed = (*COUNT_KEYS, "flops_per_second", *OPTIONAL, TARGET, UNIT)
+    yield from _of_table(f"{path}: sources", sources, allowed)
+    for key, value in sources.items() if isinstance(sources, dict) else ():
+        if key in allowed and (not isinstance(value, str) or not value.strip()):
+            yield InputError(f"{path}: sources.{key}", value, "the title of a document")
 
 
 def _files() -> list[Path]:
@@ -244,35 +255,35 @@ def _files() -> list[Path]:
     return sorted((configs_folder() / "hardware").glob("*.toml"))
 
 
-def _table(path: Path, data: Toml, key: str, allowed: tuple[str, ...]) -> Toml:
-    """The table `key` of a file, with its keys checked."""
-    found = data[key]
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: {key}", found, f"a table [{key}]")
-    _keys(f"{path}: {key}", found, allowed)
-    return found
+def _of_table(where: str, found: object, allowed: tuple[str, ...]) -> Iterator[InputError]:
+    """The fault of what is no table, or those of its keys."""
+    if isinstance(found, dict):
+        yield from _keys(where, found, allowed)
+    else:
+        yield InputError(where, found, f"a table [{where.rpartition(' ')[2]}]")
 
 
-def _keys(where: str, table: Toml, allowed: tuple[str, ...], required: tuple[str, ...] = ()) -> None:
-    """InputError for a key that is not allowed, or for all that are missing."""
+def _keys(where: str, table: Toml, allowed: tuple[str, ...]) -> Iterator[InputError]:
+    """A fault for each key that is not allowed."""
     for key in table:
         if key not in allowed:
-            raise InputError(f"{where}: key", key, ", ".join(allowed), suggestion(key, allowed))
-    _needed(f"{where}: ", table, required)
+            yield InputError(f"{where}: key", key, ", ".join(allowed), suggestion(key, allowed))
 
 
-def _needed(where: str, table: Toml, required: tuple[str, ...], hint: str = "") -> None:
-    """InputError for all keys that are missing."""
-    missing = [key for key in required if key not in table]
-    if missing:
-        each = "this key is required" if len(missing) == 1 else "each of these keys is required"
-        raise InputError(where + ", ".join(missing), "nothing", each, hint)
+def _missing(where: str, table: Toml) -> Iterator[InputError]:
+    """One fault for all keys that are missing. A key that is misspelt is not: the fault of its name says so."""
+    meant = {text for key in table if key not in ALLOWED for text in closest(key, ALLOWED)}
+    if missing := [key for key in KEYS if key not in table and key not in meant]:
+        one = "this key is required" if len(missing) == 1 else "each of these keys is required"
+        yield InputError(where + ", ".join(missing), "nothing", one)
 
 
-def _whole(where: str, value: object, least: int = 1) -> None:
-    """InputError for a value that is no whole number above 0, or of 0 where that is the least."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InputError(where, value, "a whole number above 0" if least else "a whole number, or 0 for none")
+def _whole(where: str, table: Toml, keys: Iterable[str]) -> Iterator[InputError]:
+    """A fault for each of these keys whose value is no whole number above 0, or 0 where a chip may have none."""
+    for key in keys:
+        value, none = table.get(key, 1), key in NONE
+        if not isinstance(value, int) or isinstance(value, bool) or value < (not none):
+            yield InputError(where + key, value, "a whole number, or 0 for none" if none else "a whole number above 0")
 
 
 PRESET: Columns[Row] = (

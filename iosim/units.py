@@ -39,7 +39,7 @@ _COUNT = re.compile(r"([+-]?[0-9]{1,30})([kmg]?)", re.IGNORECASE)
 _WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
 SIZES_ALLOWED = (
     "bytes as 102400, 100K, 100KB or 100KiB (K = 1024, M and G are its powers); "
-    "decimals that make whole bytes, as 1.5MB; words, as 51200el"
+    "decimals of a unit, as 1.5MB (rounded down to whole bytes); words, as 51200el"
 )
 
 
@@ -73,15 +73,15 @@ def parse_count(text: str | int, where: str, least: int = 1, most: int = LARGEST
 
 
 def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
-    """The bytes of a memory size such as `102400`, `100KB` or `1.5MB`, or `51200el`: words of `word_bytes` bytes."""
+    """The bytes of a memory size such as `102400`, `100KB` or `10.55GiB`, which is rounded down to whole bytes, or
+    `51200el`: words of `word_bytes` bytes."""
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
     elif isinstance(text, str) and (match := _WORDS.fullmatch(text.strip())):
         size = int(match[1]) * word_bytes
     elif isinstance(text, str) and (match := _SIZE.fullmatch(text.strip())):
-        whole, decimals, prefix = match[1], match[2] or "", (match[3] or "").lower()
-        size, rest = divmod(int(whole + decimals) * PREFIX_BYTES[prefix], 10 ** len(decimals))
-        if rest:
+        size, fraction = _whole_bytes(match)
+        if fraction and not match[3]:
             raise InputError(where, text, SIZES_ALLOWED, f"{text.strip()} is {size} bytes and a fraction")
     else:
         several = "iosim.sweep takes several" if isinstance(text, list | tuple) else ""
@@ -89,6 +89,19 @@ def parse_bytes(text: str | int, word_bytes: int, where: str = "--M") -> int:
     if not 1 <= size <= LARGEST_BYTES:
         raise InputError(where, text, f"from 1 to {LARGEST_BYTES} bytes")
     return size
+
+
+def _whole_bytes(match: re.Match[str]) -> tuple[int, int]:
+    """The whole bytes of a size, and what is left: 0 if its decimals make whole bytes."""
+    decimals = match[2] or ""
+    return divmod(int(match[1] + decimals) * PREFIX_BYTES[(match[3] or "").lower()], 10 ** len(decimals))
+
+
+def rounded_down(text: str) -> list[str]:
+    """A sentence for each size of a text or an axis whose decimals make no whole bytes."""
+    matches = filter(None, (_SIZE.fullmatch(part.strip()) for part in re.split("[,:]", text)))
+    sizes = ((match[0], *_whole_bytes(match)) for match in matches)
+    return [f"{size} is {whole:,} B, rounded down to whole bytes" for size, whole, fraction in sizes if fraction]
 
 
 def parse_factor(text: str | float, where: str) -> Fraction:
@@ -124,9 +137,9 @@ def parse_registers(text: str | int, where: str = "--registers") -> int:
     if isinstance(text, int) or text.strip() in ("0", "0B"):
         return parse_count(text if isinstance(text, int) else 0, where, least=0)
     match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise InputError(where, text, allowed)
     in_bytes = text.strip().lower().endswith("b")
+    if match is None or (_whole_bytes(match)[1] and not in_bytes):
+        raise InputError(where, text, allowed)
     return parse_bytes(text, 1, where) * (1 if in_bytes else REGISTER_BYTES)
 
 

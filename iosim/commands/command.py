@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import click
 
 from ..core.options import OF_EVERY_PROBLEM
-from ..errors import InputError, IosimError, MissingError, as_one, closest, did_you_mean
+from ..errors import InputError, InputErrors, IosimError, MissingError, as_one, closest, did_you_mean, each
 from ..options import (
     ANSWER,
     DECLARED,
@@ -17,13 +17,15 @@ from ..options import (
     OF_WHAT,
     OWN,
     PROBLEM,
+    REGISTERS,
     REQUIRED,
+    SIZE,
     VARIANTS,
     all_declared,
     declared,
 )
 from ..options import Option as Row
-from ..units import DTYPE_BYTES
+from ..units import DTYPE_BYTES, rounded_down
 from ..version import __version__
 from .answer import say
 from .load import load_ahead, load_option
@@ -259,8 +261,8 @@ class Command(click.Command):
                 self.take_causal(ctx.params)
             if not found:
                 return self.answered(ctx)
-        except InputError as error:
-            found.append(error)
+        except (InputError, InputErrors) as error:
+            found += each(error)
         faults = [*self.lists(ctx), *found, *self.unreadable(ctx), *self.missing(ctx), *self.contradictory(ctx)]
         raise self.without_gpu(ctx, faults) or together(faults, completed(self, ctx.meta.get(LINE, ()), faults))
 
@@ -286,10 +288,15 @@ class Command(click.Command):
             result = super().invoke(ctx)
         except SystemExit as code:
             failed, result = code, None
-        say(ctx.meta.get(NOTES, ()))
+        say([*self.rounded(ctx), *ctx.meta.get(NOTES, ())])
         if failed:
             raise failed
         return result
+
+    def rounded(self, ctx: click.Context) -> list[str]:
+        """A note for each size that is given in decimals that make no whole bytes."""
+        given = ((o.flag, ctx.params.get(str(o.name))) for o in self.options_of(ctx) if o.kind in (SIZE, REGISTERS))
+        return [f"{flag} {note}" for flag, text in given if isinstance(text, str) for note in rounded_down(text)]
 
     def take_causal(self, params: dict[str, object]) -> None:
         """Set the mask to causal if --causal is given."""
@@ -301,7 +308,7 @@ class Command(click.Command):
 
     def unreadable(self, ctx: click.Context, headings: Sequence[str] = HEADINGS) -> list[InputError]:
         """A fault for each option under these headings whose value cannot be read, and for each part of a list."""
-        found = []
+        found: list[InputError] = []
         for option in self.options_of(ctx):
             value = ctx.params.get(str(option.name)) if option.heading in headings else None
             texts = value if isinstance(value, tuple) else (value,)
@@ -309,8 +316,8 @@ class Command(click.Command):
             for text in parts:
                 try:
                     option.kind.read_all(text, option.flag, option.name in self.axes)
-                except InputError as fault:
-                    found.append(fault)
+                except (InputError, InputErrors) as error:
+                    found += each(error)
         return found
 
     def lists(self, ctx: click.Context) -> list[InputError]:
@@ -437,17 +444,22 @@ def as_window(keys: str) -> str:
 
 def together(faults: Sequence[InputError], example: str) -> IosimError:
     """All faults as one error, each option once. Options that are missing are one fault."""
-    found: list[InputError] = []
+    once: dict[tuple[object, ...], InputError] = {}
     for fault in faults:
-        same = [other for other in found if other.where.split(" ")[0] == fault.where.split(" ")[0]]
-        if not same or (fault.where in SEVERAL_FAULTS and fault.found not in [other.found for other in same]):
-            found.append(fault)
+        once.setdefault(place_of(fault), fault)
+    found = [*once.values()]
     absent = [fault.where for fault in found if fault.found == NOTHING]
     if len(absent) > 1:
         hint = f"as in {example}" if example else ""
         missing = InputError(", ".join(absent), NOTHING, "a value for each", hint)
         found = [missing, *(fault for fault in found if fault.found != NOTHING)]
     return as_one(found)
+
+
+def place_of(fault: InputError) -> tuple[object, ...]:
+    """What of a fault is told once: its option; or its place, as in a file, and what was found there."""
+    several = ": " in fault.where or fault.where in SEVERAL_FAULTS
+    return (fault.where, str(fault.found)) if several else (fault.where.split(" ")[0],)
 
 
 def example_of(command: click.Command) -> str:

@@ -238,6 +238,27 @@ def test_all_missing_keys_are_in_one_message(tmp_path):
     assert "l2_bytes" not in str(caught.value) and "sources" not in str(caught.value)
 
 
+def test_all_faults_of_a_file_are_told_at_once(tmp_path, iosim):
+    text = GOOD.replace("sms = 10\n", "smss = 10\n").replace("fp16 = 100", "fp15 = 100\nfp8 = 0").replace('"X1"', "1")
+    path = write(
+        tmp_path, text.replace("hbm_bytes = 8192", "hbm_bytes = 0.5").replace('l2_bytes = "a"', 'l2_bytes = ""')
+    )
+    places = ["key: found 'smss'", "name: found 1", "hbm_bytes: found 0.5", "flops_per_second: key: found 'fp15'"]
+    places += ["flops_per_second.fp8: found 0", "sources.l2_bytes: found ''"]
+    done = iosim("count", "--N", 64, "--d", 64, "--hardware", path)
+    first, *lines = done.stderr.splitlines()
+    assert (done.exit_code, done.stdout, first) == (2, "", "Error: 6 faults")
+    assert [line.partition("x1.toml: ")[2].partition(";")[0] for line in lines] == places
+    with pytest.raises(ValueError, match="^6 faults"):
+        hardware.load(str(path))
+    done = iosim("tune", "--N", "x", "--d", 64, "--hardware", path)
+    assert (
+        done.stderr.startswith("Error: 7 faults")
+        and done.stderr.count("'smss'") == 1
+        and "--N: found 'x'" in done.stderr
+    )
+
+
 def page():
     """The example of docs/hardware/files.md, and its commands."""
     text = (ROOT / "docs" / "hardware" / "files.md").read_text(encoding="utf-8")

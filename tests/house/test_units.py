@@ -1,5 +1,9 @@
 """Sizes, words, counts and axes: a case for each prefix and for each error."""
 
+import json
+from fractions import Fraction
+from math import floor
+
 import pytest
 
 from iosim.errors import InputError
@@ -16,6 +20,7 @@ from iosim.units import (
     parse_bytes,
     parse_count,
     parse_registers,
+    rounded_down,
 )
 
 # Written out, so that a change of PREFIX_BYTES cannot change what is expected.
@@ -81,10 +86,30 @@ def test_decimals_are_exact(text, expected):
     assert size(text) == expected
 
 
-@pytest.mark.parametrize("text", ["1.5", "0.3K", "1.5B", "0.1MB", "0.000000000001G"])
-def test_fractions_of_a_byte_are_refused(text):
-    with pytest.raises(InputError, match=r"decimals that make whole bytes, as 1\.5MB.* is \d+ bytes and a fraction$"):
+@pytest.mark.parametrize("text", ["1.5", "1.5B"])
+def test_fractions_of_a_byte_without_a_unit_are_refused(text):
+    with pytest.raises(InputError, match=r"decimals of a unit, as 1\.5MB.* is \d+ bytes and a fraction$"):
         size(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0.3K", 307), ("227.33KB", 232_785), ("10.55GiB", 11_327_976_243)])
+def test_decimals_of_a_unit_are_rounded_down(text, expected):
+    unit = KIB if "K" in text else GIB
+    assert size(text) == expected == floor(Fraction(text.rstrip("KBGi")) * unit)
+    assert rounded_down(text) == [f"{text} is {expected:,} B, rounded down to whole bytes"]
+
+
+def test_every_size_of_an_axis_that_is_rounded_is_told():
+    assert [text.split()[0] for text in rounded_down("1.5KB,0.3K:0.7K:x2,3el,x,1.5")] == ["0.3K", "0.7K", "1.5"]
+    with pytest.raises(InputError, match="from 1 to"):
+        size("0.000000000001G")
+
+
+def test_a_line_with_a_rounded_size_has_a_note(iosim):
+    found = iosim("count", "--N", 512, "--d", 64, "--M", "227.33KB", "--json")
+    assert json.loads(found.stdout)["sram"]["M_bytes"] == 232_785
+    assert found.stderr.count("note: --M 227.33KB is 232,785 B, rounded down to whole bytes") == 1
+    assert "rounded" not in iosim("count", "--N", 512, "--d", 64, "--M", "227.5KB").stderr
 
 
 @pytest.mark.parametrize(
