@@ -39,7 +39,7 @@ REACHED_BY = {
     "variants for a larger one",
     "backward": "flash2-bwd comes near it for large M, N and Nk without a mask if each of its adds counts once, "
     "unless dv > 2d",
-    "I''": "no schedule is known to reach it; flash2-bwd moves least for a large M, small-cache-bwd-q for a small one",
+    "I''": "no schedule is known to reach it; flash2-bwd-stored-ds or, for a larger M, flash2-bwd moves least there",
     "II''": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
     "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
     "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",

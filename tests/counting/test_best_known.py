@@ -3,9 +3,13 @@
 `python tests/counting/test_best_known.py` writes it.
 """
 
+import sys
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import DOCS
 
 from iosim import SCHEDULES, tune
@@ -65,6 +69,16 @@ def test_best_known_over_floor(label, every):
     for size, said in table()[label].items():
         if every or size == "1":
             assert cell(label, size) == said, size
+
+
+@pytest.mark.parametrize("label, most", [("backward", 1.75), ("backward, dv = 4d", 1.85)])
+def test_what_the_page_says_of_backward_passes(label, most):
+    """Beyond 64 d^2 few passes are left."""
+    assert max(float(said) for size, said in table()[label].items() if said != "-" and size != "N d") <= most
+    assert (
+        f"within {most} for dv = {label.removeprefix('backward, dv = ').removeprefix('backward') or 'd'}"
+        in " ".join(PAGE.read_text().split())
+    )
 
 
 def main():

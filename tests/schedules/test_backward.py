@@ -17,7 +17,7 @@ from iosim.oracles.backward import forward, gradients
 from iosim.search.best import best_tiles, footprint
 
 NAMES = ("standard-bwd", "flash1-bwd", "block-sparse-bwd", "flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass",
-         "small-cache-bwd", "small-cache-bwd-q")  # fmt: skip
+         "flash2-bwd-stored-ds", "small-cache-bwd", "small-cache-bwd-q")  # fmt: skip
 MASKS = ["dense", "causal", "window:1", "global:1&~causal", "strided:3&~global:4"]
 
 
@@ -169,7 +169,7 @@ def test_flops(ask):
     """A backward pass has five products of 2 N^2 d. The second-pass form has seven, because it computes S and dP twice.
     Algorithm 3 has four, because P was stored."""
     args = ["--N", 256, "--d", 32, "--tiles", "16x16"]
-    for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7, 5, 5), strict=True):
+    for name, products in zip(NAMES, (4, 5, 5, 5, 5, 7, 5, 5, 5), strict=True):
         if not name.startswith("block"):
             assert ask("count", *args, "--schedule", name)["results"][0]["flops"] == products * 2 * 256**2 * 32
 
@@ -227,9 +227,9 @@ def test_check_with_dropout(iosim, ask):
 
 def test_the_table_of_small_sizes_of_M():
     """docs/schedules/backward.md: words over the floor, and the least of each row in bold."""
-    names = ["small-cache-bwd", "small-cache-bwd-q", "flash2-bwd"]
+    names = ["small-cache-bwd", "small-cache-bwd-q", "flash2-bwd", "flash2-bwd-stored-ds"]
     text = (DOCS / "schedules" / "backward.md").read_text()
-    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\S+) \| (\S+) \| (\S+) \|$", text, re.M)
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| (\S+) \| (\S+) \| (\S+) \| (\S+) \|$", text, re.M)
     assert len(rows) == 4
     for M, share, *cells in rows:
         found = count(8192, 64, f"{M}el", tiles="best", schedules=names)
@@ -286,3 +286,17 @@ def test_twelve_is_optimal_where_memory_adds():
     found = count(N, d, f"{M}el", tiles="best", schedules="flash2-bwd")["flash2-bwd"]
     assert found.total_with_adds * M / (N * d) ** 2 == pytest.approx(12, rel=0.01)
     assert 1 < found.ratio_to_floor_with_adds < 1.01 and found.ratio_to_floor > 1.3
+
+
+def test_dS_is_stored_for_an_M_of_a_few_d_squared():
+    """The numbers of the page. Nothing is added up in HBM, and hidden tiles are neither computed nor stored."""
+    names = ["flash2-bwd-stored-ds", "flash2-bwd"]
+    found = count(8192, 64, "8192el", tiles="best", schedules=names)
+    ours, other = (found[name].total for name in names)
+    page = (DOCS / "schedules" / "backward.md").read_text()
+    assert f"<!-- stored ds -->{ours:,}<!-- stored ds -->" in page and f"moves {other:,}." in page
+    assert ours == 454_713_344 and not SCHEDULES[names[0]].adds
+    dense, causal = (
+        count(256, 16, tiles="16x16", schedules=names[0], mask=mask)[names[0]] for mask in ("dense", "causal")
+    )
+    assert causal.tensors["dS"]["reads"] == causal.tensors["dS"]["writes"] == dense.tensors["dS"]["writes"] * 17 // 32
