@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 Fields = dict[str, Any]  # type: ignore[explicit-any]  # options of `Attention`, by name: each has a type of its own
 ACCUMULATORS = "fp32"
 BACK = "as GPU kernels have them; --paper-model gives the paper's model back"
+UNSTATED = (
+    "states no registers_per_sm_bytes: 256 KiB are assumed, as on NVIDIA's GPUs, whose published tiles are listed; 0 "
+    "is a chip without registers"
+)
 VAIN = "--paper-model changes nothing without --hardware"
 
 
@@ -61,11 +65,12 @@ def conditions(
     searched = tiles is None or "best" in str(tiles)
     if multiple is None and searched:
         found.append(f"best tiles of least time, in multiples of {MMA}")
-    notes = (f"--hardware implies {' and '.join(found)}, {BACK}",) if found else ()
     from ..hardware import load
 
-    names = names_of(hardware) if isinstance(hardware, str) else []
-    chip = load(names[0]) if len(names) == 1 else None
+    chips = [load(name) for name in (names_of(hardware) if isinstance(hardware, str) else [])]
+    chip = chips[0] if len(chips) == 1 else None
+    implied = [f"--hardware implies {' and '.join(found)}, {BACK}"] if found else []
+    notes = (*implied, *(f"{c.name} {UNSTATED}" for c in chips if c.registers_per_sm_bytes is None))
     return Conditions(own, multiple or (MMA if searched else 1), notes, implies=True, chip=chip)
 
 

@@ -86,7 +86,7 @@ def count_published(found: Report, M_bytes: int, names: Collection[str], chip: H
         return r.schedule, p.gqa, min(r.Br or p.N, p.packed.N), min(r.Bc or p.Nk, p.Nk)
 
     seen = set[tuple[str, str, int, int]]()
-    for tiles in tiles_of_gpus(names, found.problem, M_bytes, chip.sms):
+    for tiles in tiles_of_gpus(names, found.problem, M_bytes, chip):
         p = tiles.as_run(found.problem)
         result = run(SCHEDULES[tiles.schedule], tiles.tiles, p, M_bytes, chip=chip)
         if result.fits and clipped(result, p) not in seen:

@@ -12,6 +12,7 @@ from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
+    from ..hardware import Hardware
     from .result import Result
 
 
@@ -59,17 +60,26 @@ PUBLISHED = (
 HOPPER_BYTES = 227 * 1024  # of SRAM, for which they were made
 
 
+def has_their_registers(chip: Hardware) -> bool:
+    """Whether a chip has the registers in which the kernels of libraries keep S and O."""
+    return chip.register_bytes >= IN_REGISTERS["register_bytes"]
+
+
 def packs_one(p: Attention) -> bool:
     """Whether the kernels of libraries pack the heads of a problem: there is one query, and it sees every key."""
     return p.N == 1 and packs_single(with_mask(p) if p.mask.is_causal else p)
 
 
-def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, sms: int) -> Iterator[PublishedTiles]:
-    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and a GPU: its SRAM and its
-    multiprocessors. At one query whose heads are packed they are those that each library chooses.
+def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, chip: Hardware) -> Iterator[PublishedTiles]:
+    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and a GPU. At one query whose
+    heads are packed they are those that each library chooses.
 
-    There are none for sizes and types that these kernels lack, nor under a mask of tiles, which other tiles change.
+    There are none for sizes and types that these kernels lack, nor under a mask of tiles, which other tiles change, nor
+    on a chip that has fewer registers than these kernels fill.
     """
+    if not has_their_registers(chip):
+        return
+    sms = chip.sms
     found = [tiles for tiles in PUBLISHED if tiles.short and tiles.schedule in names]
     if max(p.d, p.dv) > max(FA3_TILES) or not found or p.word_bytes != 2 or p.mask.tile_units:
         return

@@ -15,7 +15,7 @@ from ..counting.count import counted_tiling, run
 from ..counting.given import memory
 from ..counting.names import takes_options
 from ..counting.on_gpu import in_order_of_time, seconds
-from ..counting.published import PUBLISHED, PublishedTiles, packs_one, tiles_of_gpus
+from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, packs_one, tiles_of_gpus
 from ..counting.result import Result
 from ..errors import InputError
 from ..hardware import load
@@ -91,8 +91,10 @@ def tune(
     least = min((r.total for r in found if r.fits and r.total is not None), default=None)
     kernels = published_in(space, problem)
     if under.implies:
-        own = [*tiles_of_gpus({s.name for s in space}, problem, M_bytes, load(str(hardware)).sms)]
-        kernels = [c for c in kernels if not (c.short and packs_one(problem))] + [c for c in own if c not in PUBLISHED]
+        chip = load(str(hardware))
+        own = [*tiles_of_gpus({s.name for s in space}, problem, M_bytes, chip)]
+        others = packs_one(problem) or not has_their_registers(chip)
+        kernels = [c for c in kernels if not (c.short and others)] + [c for c in own if c not in PUBLISHED]
     published = [(c, of_published(c, problem, M_bytes, under)) for c in kernels]
     proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
     if not schedules and multiple == least_blocks == 1 and not problem.divided:

@@ -1,11 +1,13 @@
 """Published tiles beside the counts of a GPU: which ones, their words, and that they stand in no other answer."""
 
+import json
+
 import pytest
 
 from iosim import Attention, count, tune
 from iosim.core.tiling import Tiling
 from iosim.counting.published import PUBLISHED, tiles_of_gpus
-from iosim.hardware import names
+from iosim.hardware import load, names, toml_of
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 
@@ -94,15 +96,33 @@ def test_tune_finds_the_same_of_them_as_count(gpu, d, mask, iosim):
     assert all(c.label != "FlashAttention-3" for c, _ in paper.published)
 
 
+@pytest.mark.parametrize(("stated", "rows"), [(None, True), (0, False), (131_072, False), (262_144, True)])
+def test_a_chip_with_too_few_registers_has_no_rows_of_these_kernels(stated, rows, tmp_path, iosim):
+    """Their tiles of S and O are in 256 KiB of registers. A file that states none is told what is assumed."""
+    path, text = tmp_path / "mine.toml", toml_of("h100").replace('registers_per_sm_bytes = "', 'registers = "')
+    text = "\n".join(line for line in text.splitlines() if "registers" not in line)
+    path.write_text(text if stated is None else f"registers_per_sm_bytes = {stated}\n{text}")
+    line = ("--N", 4096, "--d", 64, "--hardware", path)
+    for command in ("count", "tune"):
+        done = iosim(command, *line, "--json")
+        found = [one["label"] for one in json.loads(done.stdout)["published"]]
+        assert done.exit_code == 0
+        for label in ("FlashAttention-2", "FlashAttention-3"):
+            assert (label in found) == rows
+        assert done.stderr.count("states no registers_per_sm_bytes: 256 KiB are assumed") == (stated is None)
+
+
 def test_tune_and_count_read_the_same_list():
     known = {c.tiles for c in PUBLISHED if c.short}
     assert known == {Tiling(*pair) for pair in FA2}
-    assert {t.tiles for t in tiles_of_gpus(["flash2"], Attention(64, 64), H100, 132) if t.short == "FA2"} == known
+    assert {
+        t.tiles for t in tiles_of_gpus(["flash2"], Attention(64, 64), H100, load("h100")) if t.short == "FA2"
+    } == known
     assert {c.tiles for c, _ in tune(4096, 64, "100KB").published if c.label == "FlashAttention-2"} >= known
-    assert [*tiles_of_gpus(["flash1"], Attention(64, 64), H100, 132)] == []
-    assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100, 132)][-1].tiles == Tiling(
-        192, 128
-    )
+    assert [*tiles_of_gpus(["flash1"], Attention(64, 64), H100, load("h100"))] == []
+    assert [*tiles_of_gpus(["flash2"], Attention(64, 64, mask=parse_mask("causal")), H100, load("h100"))][
+        -1
+    ].tiles == Tiling(192, 128)
 
 
 def test_people_see_the_sram_that_must_fit_in_M(iosim):
