@@ -17,11 +17,12 @@ from ..errors import InputError
 from ..hardware import Hardware, load
 from ..occupancy import blocks_on
 from ..units import binary, format_bytes
+from .least import least_time, total, work_of_programs
 from .notes import outside, split_loads, unplaced
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
 from .read.kernel import Configuration, Kernel, KernelLaunch
-from .sentence import sentence
+from .sentence import on_gpu, sentence
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
@@ -30,6 +31,7 @@ from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..counting.floors import Floor
+    from ..timing.bound import LaunchTime
     from .nearest import Nearest
     from .walk.log import Log
 
@@ -66,6 +68,8 @@ class Explained(Answer):
     """FLOPs of matrix products (`tl.dot`)."""
     resources: Resources | None = None
     hardware: Hardware | None = None
+    bound: LaunchTime | None = None
+    """The least time on the GPU, by resource."""
     nearest: Nearest | None = None
     floor: Floor | None = None
     warnings: list[str] = field(default_factory=list)
@@ -106,6 +110,16 @@ class Explained(Answer):
         return self.flops / self.total_bytes if self.total_bytes else None
 
     @property
+    def at_least_seconds(self) -> float | None:
+        """The least seconds on the GPU; None without one."""
+        return self.bound.seconds if self.bound else None
+
+    @property
+    def spills(self) -> bool:
+        """Whether values of a thread found no register."""
+        return self.resources is not None and self.resources.stack_bytes > 0
+
+    @property
     def fits(self) -> bool | None:
         """Whether the shared memory of a program fits in a multiprocessor."""
         if self.resources is None or self.hardware is None:
@@ -128,7 +142,7 @@ class Explained(Answer):
     def to_dict(self) -> Row:
         r, floor = self.resources, self.floor
         return {
-            "answer": [self.sentence],
+            "answer": [self.sentence, *on_gpu(self)],
             "kernel": self.kernel,
             "grid": list(self.grid),
             "programs": self.programs,
@@ -148,6 +162,9 @@ class Explained(Answer):
             "total_bytes": self.total_bytes,
             "flops": self.flops,
             "intensity": self.intensity,
+            "smem_read_bytes": self.bound and self.bound.work.smem_read_bytes,
+            "at_least_seconds": self.at_least_seconds,
+            "binds": self.bound and self.bound.binds,
             "smem_bytes": r.smem_bytes if r else None,
             "registers": r.registers if r else None,
             "stack_bytes": r.stack_bytes if r else None,
@@ -181,7 +198,7 @@ class Explained(Answer):
         return f"{self.kernel}, {self.programs} programs: {self.reads:,} words read, {self.writes:,} written"
 
     def pieces(self) -> Pieces:
-        return ["\n".join([self.sentence, *self._head()]), self.table(), "\n".join(["", *self._lines()])]
+        return ["\n".join([self.sentence, *on_gpu(self), *self._head()]), self.table(), "\n".join(["", *self._lines()])]
 
     def _head(self) -> Iterator[str]:
         """The lines that describe the launch."""
@@ -289,6 +306,8 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     question.tell(f"explaining {kernel.name}: {launch.programs:,} programs")
     moved = walk(made.code, launch, log=question.log)
     ways = all_ways(made.tensors, moved.requests)
+    chip = preset(target, question.hardware)
+    each = work_of_programs(made.code, moved.times, launch.programs, chip)
     answer = Explained(
         kernel.name,
         launch.grid,
@@ -298,9 +317,10 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         stages,
         {name: made.bound[name] for name in kernel.constants},
         ways,
-        moved.work.flops,
+        total(each["flops"]),
         made.resources if question.resources and not is_amd(target) else None,
-        preset(target, question.hardware),
+        chip,
+        bound=None if chip is None else least_time(made.code, ways, each, chip),
         warnings=[
             *outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
             *unplaced(moved.unplaced, ways),

@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..answer import numbered, rounded
+from ..timing.bound import RESOURCES
+from ..timing.measured import LEAST_SECONDS, over_bounds
+from ..units import format_bytes, microseconds
 from ..verdict import Way, about, joined, lead
 from .pretend.flex import FLEX
 
@@ -66,12 +69,35 @@ def most_of(answer: Explained, way: str) -> str:
 
 def room(answer: Explained) -> Iterator[str]:
     """That a program does not fit; nothing if it does, or if that is not known."""
-    from ..units import format_bytes
-
     if answer.fits is False and answer.resources and answer.hardware:
         most = format_bytes(answer.hardware.shared_memory_per_block_bytes)
         needs = format_bytes(answer.resources.smem_bytes)
         yield f"It does not fit: {answer.hardware.name} gives a program at most {most} of shared memory, not {needs}."
+
+
+def on_gpu(answer: Explained) -> Iterator[str]:
+    """The line on the least time: what binds, what kernels took over such a bound, multiprocessors without a program,
+    and spilled registers, whose traffic is no word of an argument."""
+    chip, bound = answer.hardware, answer.bound
+    parts = []
+    if chip and bound and bound.seconds and answer.fits is not False:
+        parts.append(f"At least {microseconds(bound.seconds)} on {chip.name}: {RESOURCES[bound.binds]}{over(answer)}.")
+    if chip and answer.programs < chip.sms:
+        idle = f"{chip.sms - answer.programs} idle"
+        parts.append(f"{numbered(answer.programs, 'program')} for {chip.sms} multiprocessors: {idle}.")
+    if answer.spills and answer.resources:
+        parts.append(f"Registers spill, {answer.resources.stack_bytes} bytes a thread: no number here has those words.")
+    if parts:
+        yield " ".join(parts)
+
+
+def over(answer: Explained) -> str:
+    """What kernels like this took over such a bound, after a semicolon; nothing if it has no products, or spills."""
+    like = next((one for one in over_bounds() if "Triton" in one.kind), None)
+    if like is None or not answer.flops or answer.spills:
+        return ""
+    least = f"where it was {microseconds(LEAST_SECONDS)} or more"
+    return f"; {like.kind} took {like.least:.1f} to {like.most:.1f} times such a bound on {joined(like.gpus)}, {least}"
 
 
 def first_line(answers: Sequence[Explained], refused: Sequence[Refused], ranked: bool) -> str:

@@ -71,6 +71,29 @@ def attention(Q, K, V, O, scale, N, D: tl.constexpr, BM: tl.constexpr, BN: tl.co
 
 
 @triton.jit
+def attend(Q, K, V, O, scale, n, D: tl.constexpr, BR: tl.constexpr, BC: tl.constexpr):
+    """That of validation/shared_reads.py: whole tiles, and Q in shared memory."""
+    at = tl.program_id(1) * n * D
+    rows, dims = tl.program_id(0) * BR + tl.arange(0, BR), tl.arange(0, D)
+    q = tl.load(Q + at + rows[:, None] * D + dims[None, :])
+    m = tl.full((BR,), float("-inf"), tl.float32)
+    l = tl.zeros((BR,), tl.float32)
+    o = tl.zeros((BR, D), tl.float32)
+    for first in range(0, n, BC):
+        keys = first + tl.arange(0, BC)
+        k = tl.load(K + at + keys[None, :] * D + dims[:, None])
+        v = tl.load(V + at + keys[:, None] * D + dims[None, :])
+        s = tl.dot(q, k) * scale
+        new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - new[:, None])
+        factor = tl.exp2(m - new)
+        l = l * factor + tl.sum(p, 1)
+        o = tl.dot(p.to(tl.float16), v, o * factor[:, None])
+        m = new
+    tl.store(O + at + rows[:, None] * D + dims[None, :], (o / l[:, None]).to(tl.float16))
+
+
+@triton.jit
 def gather(X, Y, TABLE, n, width, BLOCK: tl.constexpr):
     """Rows of X that a table names; a program that has no row ends early."""
     row = tl.program_id(0)

@@ -11,8 +11,10 @@ from iosim.kernels.explain import Explained
 from iosim.kernels.launches import Refused
 from iosim.kernels.nearest import Nearest
 from iosim.kernels.read.compile import Resources
-from iosim.kernels.sentence import first_line
+from iosim.kernels.sentence import first_line, on_gpu
 from iosim.kernels.ways import WAYS, Way
+from iosim.timing.bound import LaunchTime
+from iosim.timing.work import Work
 
 MIB = 2**20
 
@@ -93,6 +95,22 @@ def test_what_does_not_fit_is_said_at_once():
         "copy reads 2 MiB. It does not fit: H100 gives a program at most 232,448 B (227 KiB) of shared memory, not "
         "307,200 B (300 KiB)."
     )
+
+
+def test_a_gpu_has_a_least_time_and_idle_multiprocessors():
+    chip, r = load("h100"), Resources(1024, 128, 0, 8)
+    one = replace(launch(Q=(MIB,)), hardware=chip, resources=r, grid=(8, 4, 1), flops=1)
+    timed = replace(one, bound=LaunchTime(Work(), {"memory": 2e-5, "matrix": 1.0349e-4}))
+    few = "32 programs for 132 multiprocessors: 100 idle."
+    least = "At least 103.5 us on H100: matrix products bind"
+    (said,) = on_gpu(timed)
+    assert said.startswith(least + "; plain Triton kernels took ") and said.endswith(f" or more. {few}")
+    assert [*on_gpu(one)] == [few] and [*on_gpu(replace(timed, flops=0))] == [f"{least}. {few}"]
+    spilled = replace(timed, grid=(200, 1, 1), resources=replace(r, stack_bytes=64))
+    spills = "Registers spill, 64 bytes a thread: no number here has those words."
+    assert [*on_gpu(spilled)] == [f"{least}. {spills}"]
+    large = replace(timed, resources=replace(r, smem_bytes=300 * 1024))
+    assert [*on_gpu(large)] == [few] and [*on_gpu(launch(Q=(MIB,)))] == []
 
 
 def test_several_launches_begin_with_their_sum():

@@ -11,6 +11,8 @@ def test_the_work_of_attention():
     """A turn has two products, an exponential a score and one a row."""
     import triton_launches
 
+    from iosim.hardware import load
+    from iosim.kernels.least import work_of_programs
     from iosim.kernels.read.arguments import tensor
     from iosim.kernels.read.compile import Compilation
     from iosim.kernels.read.kernel_file import kernel_of
@@ -19,10 +21,14 @@ def test_the_work_of_attention():
     name, grid, arguments = triton_launches.attention(512, 64, 2, 128, 64, True)
     values = {key: tensor(*given) if isinstance(given, tuple) else given for key, given in arguments.items()}
     made = Compilation(kernel_of(str(TESTS / "helpers" / "triton_kernels.py"), name), values, "sm_90", 4, 3)
-    found = walk(made.code, made.launch((*grid, 1))).work
-    turns = 2 * (2 + 4 + 6 + 8)  # of two heads, whose four programs see ever more keys
-    assert found.flops == found.tensor_flops == turns * 2 * 2 * 128 * 64 * 64
-    assert found.exponentials == turns * (128 * 64 + 128)
+    times = walk(made.code, made.launch((*grid, 1))).times
+    found = work_of_programs(made.code, times, 8, load("h100"))
+    turns = 2 * [2, 4, 6, 8]  # of two heads, whose four programs see ever more keys
+    assert found["flops"].tolist() == [each * 2 * 2 * 128 * 64 * 64 for each in turns]
+    assert found["exponentials"].tolist() == [each * (128 * 64 + 128) for each in turns]
+    own = 128 * 64 + 2 * 64 * 64 + 2 * 64 * 64  # Q, and K and V for each 64 rows
+    assert found["smem_read_bytes"].tolist() == [each * 2 * own for each in turns]
+    assert found["smem_write_bytes"].tolist() == [2 * (128 * 64 + each * 2 * 64 * 64) for each in turns]
 
 
 @pytest.mark.needs("triton")

@@ -71,6 +71,11 @@ class Block:
     arguments: tuple[int, ...]
     operations: tuple[Operation, ...]
 
+    def inside(self) -> Iterator[Block]:
+        """All blocks inside its operations, at any depth."""
+        for operation in self.operations:
+            yield from operation.blocks()
+
 
 @dataclass(frozen=True)
 class Operation:
@@ -94,13 +99,16 @@ class Operation:
     targets: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] = ()
 
-    def inside(self) -> Iterator[Operation]:
-        """All operations of its regions, at any depth."""
+    def blocks(self) -> Iterator[Block]:
+        """All blocks of its regions, at any depth."""
         for region in self.regions:
             for block in region:
-                for operation in block.operations:
-                    yield operation
-                    yield from operation.inside()
+                yield block
+                yield from block.inside()
+
+    def inside(self) -> Iterator[Operation]:
+        """All operations of its regions, at any depth."""
+        return (operation for block in self.blocks() for operation in block.operations)
 
     @property
     def pointer(self) -> int:
@@ -174,12 +182,15 @@ class Code:
         found = closure(arrows, [o.pointer for o in self.operations() if MEMORY.get(o.name, READS) != READS])
         return frozenset(k for k, value in enumerate(self.blocks[0].arguments) if value in found)
 
+    def every_block(self) -> Iterator[Block]:
+        """All blocks, at any depth."""
+        for block in self.blocks:
+            yield block
+            yield from block.inside()
+
     def operations(self) -> Iterator[Operation]:
         """All operations, at any depth."""
-        for block in self.blocks:
-            for operation in block.operations:
-                yield operation
-                yield from operation.inside()
+        return (operation for block in self.every_block() for operation in block.operations)
 
 
 def joined_atomics(operations: Sequence[Operation]) -> tuple[Operation, ...]:

@@ -19,7 +19,7 @@ from .numbers import Choice, Known, Mask, Number, Pointer, Unknown
 from .operations import RULES, as_mask, as_number, either, result_of
 from .places import Refusal, place_of
 from .requests import Requests
-from .work import Work, work_of
+from .work import COUNTED
 
 if TYPE_CHECKING:
     from ...errors import InputError
@@ -42,10 +42,10 @@ HARMLESS = {  # operations that move no words of arguments
 
 @dataclass
 class Moved:
-    """The requests of a launch by (argument, kind), and its arithmetic."""
+    """The requests of a launch by (argument, kind), and how often each program ran each block with arithmetic."""
 
     requests: dict[tuple[str, ...], Requests] = field(default_factory=dict)
-    work: Work = field(default_factory=Work)
+    times: dict[int, Integers] = field(default_factory=dict)
     by_line: bool = False
     """Whether the key of a request also has the line of its operation, with the text."""
     log: Log | None = None
@@ -60,6 +60,8 @@ def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = No
     if log is not None:
         log.tensors = launch.tensors
     needed = needed_values(code)
+    blocks = [id(block) for block in code.every_block() if any(o.name in COUNTED for o in block.operations)]
+    moved.times = {block: np.zeros(launch.programs, np.int64) for block in blocks}
     longest = max((n for o in code.operations() for t in o.types for n in t.shape), default=1)
     step = max(1, CHUNK_LANES // longest)
     for first in range(0, launch.programs, step):
@@ -98,7 +100,6 @@ class Programs:
         self.ids = (numbers % x, numbers // x % y, numbers // (x * y))
         self.first, self.count = first, count
         self.values: Values = {}
-        self.done: dict[int, Work] = {}
 
     # ------------------------------------------------------------ values
 
@@ -161,11 +162,8 @@ class Programs:
 
     def run_block(self, block: Block, on: Truths) -> None:
         """Run operations in order."""
-        if id(block) not in self.done:
-            self.done[id(block)] = work_of(block)
-        done = self.done[id(block)]
-        if any(done):
-            self.moved.work = self.moved.work.and_also(done, int(on.sum()))
+        if id(block) in self.moved.times:
+            self.moved.times[id(block)][self.first : self.first + self.count] += on
         for operation in block.operations:
             self.run_operation(operation, on)
 
