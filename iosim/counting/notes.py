@@ -6,24 +6,28 @@ Each note is a text that names what to try. There is none where nothing is to be
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from ..core.folded import Unsummed
 from ..core.machine import Block
-from ..core.problem import DENSE, every, skips_tiles, with_mask
+from ..core.problem import DENSE, narrowed, skips_tiles, with_mask
 from ..core.shapes import Tile
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
+from ..errors import InputError
 from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
 from ..search.best import best_tiles, footprint
 from ..units import format_bytes
-from .sentence import joined, winners
+from ..verdict import about, joined
+from .result import tile_sizes
+from .sentence import winners
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ..core.machine import Input
     from ..core.problem import Attention
+    from ..core.tiling import Rule, RuleName
     from ..core.typing import Size, Step
     from .result import Answered, Result
 
@@ -62,7 +66,7 @@ def notes_on_adds(results: Iterable[Result]) -> list[str]:
 
 def notes_on_mask(report: Answered) -> list[str]:
     """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
-    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report.problem)]
+    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report)]
 
 
 def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
@@ -83,22 +87,43 @@ def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:
     return ["; ".join([text, *dict.fromkeys(f"{s.name} skips hidden tiles" for s in sisters)])]
 
 
-def group_notes(problem: Attention) -> list[str]:
-    """Notes if KV heads have latent rows each of their own, and if a single query is decoded and the query heads of a
-    group read K and V each for themselves."""
-    many = problem.latent and every(problem.kv_heads > 1)
-    own = f"{problem.kv_heads:,} KV heads have latent rows of their own; MLA has one for all heads: --kv-heads 1"
-    return [*([own] if many else []), *shared_notes(problem)]
+def group_notes(report: Answered) -> list[str]:
+    """Notes if KV heads have latent rows each of their own, and if the query heads of a group read K and V each for
+    themselves and would move less together."""
+    p = report.problem
+    own = f"{p.kv_heads:,} KV heads have latent rows of their own; MLA has one for all heads: --kv-heads 1"
+    return [*([own] if p.latent and p.kv_heads > 1 else []), *packing_notes(report)]
 
 
-def shared_notes(problem: Attention) -> list[str]:
-    """A note if a single query is decoded and the query heads of a group read K and V each for themselves."""
-    if problem.gqa != "repeat" or not every(problem.N == 1) or every(problem.kv_heads == problem.heads):
+def packing_notes(report: Answered) -> list[str]:
+    """A note if the winner would move less with --gqa pack: how much less."""
+    if report.problem.gqa != "repeat" or report.problem.kv_heads == report.problem.heads:
         return []
+    mine = next((report.results[k] for k in winners(report.results)), None)
+    packed = None if mine is None else packed_result(report, mine)
+    if mine is None or packed is None or packed.fits is False or not packed.total_bytes or not mine.total_bytes:
+        return []
+    if packed.total_bytes >= mine.total_bytes:
+        return []
+    less = 100 * (1 - packed.total_bytes / mine.total_bytes)
     return [
-        "each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, as in "
-        "decoding kernels"
+        "each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, and "
+        f"{packed.schedule}{tile_sizes(packed)} moves {about(packed.total_bytes)}, {less:.3g} % less"
     ]
+
+
+def packed_result(report: Answered, mine: Result) -> Result | None:
+    """A result of a report if the query heads of a KV head shared tiles; None under masks that do not allow it."""
+    from .count import run
+
+    try:
+        p = narrowed(replace(report.problem, gqa="pack"), **(vars(mine).get("options") or {}))
+    except InputError:
+        return None
+    rule: Rule = cast("RuleName", mine.tiling)
+    if mine.tiling == "given" and mine.Br and mine.Bc:
+        rule = Tiling(mine.Br, mine.Bc, **mine.more_tiles)
+    return run(SCHEDULES[mine.schedule], rule, p, report.M_bytes, report.under.multiple, report.under.chip)
 
 
 def keys_notes(problem: Attention) -> list[str]:
