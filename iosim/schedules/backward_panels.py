@@ -114,7 +114,7 @@ register(
         outer="keys",
         formula="R = 2 N dv + (N d + N) Ty Tv + N dv Ty + 2 Nk d + Nk dv + N (2 d + dv + 2) Tc, "
         "W = N + N d Tc + Nk (d + dv)",
-        state="a tile of K, a panel of dV, then a tile of K, V, dK on chip; LSE waits since forward, D in between",
+        state="K and a panel of dV, then K, V, dK of a tile on chip; LSE waits since forward, D between launches",
         example=inputs_without_p,
         exact_traffic=panels_traffic,
         footprint=panels_footprint,
