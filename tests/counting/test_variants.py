@@ -6,7 +6,7 @@ SIZES = ("--N", 64, "--d", 32)
 
 
 def test_query_heads_that_share_nothing_are_noted_in_decoding(ask, iosim):
-    """For one query the words of K and V are a quarter with --gqa pack; for more queries each head has its own tiles."""
+    """For one query the words of K and V are a quarter with --gqa pack; a note says so as long as packing moves less."""
     line = ["count", "--Nk", 256, "--d", 16, "--heads", 8, "--kv-heads", 2, "--M", "16KB", "--schedule", "flash2"]
     plain, packed = (ask(*line, "--N", 1, *more) for more in ((), ("--gqa", "pack")))
     assert ["--gqa pack" in note for note in plain["notes"]] == [True] and packed["notes"] == []
@@ -15,7 +15,7 @@ def test_query_heads_that_share_nothing_are_noted_in_decoding(ask, iosim):
     assert "--gqa pack" in iosim(*line, "--N", 1).stderr
     many, one = (ask(*line, "--N", 64, *more)["results"][0]["total"] for more in (("--gqa", "pack"), ()))
     assert bool(ask(*line, "--N", 64)["notes"]) == (many < one)
-    assert ask(*line, "--N", 2)["notes"] == [], "two queries are no decoding"
+    assert "--gqa pack" in str(ask(*line, "--N", 2)["notes"])
 
 
 @pytest.mark.parametrize(
