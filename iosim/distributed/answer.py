@@ -20,6 +20,7 @@ from ..tables import at_most
 from ..timing.bound import rates_of
 from ..units import binary, format_rate, parse_bytes, parse_count, parse_rate
 from ..verdict import Way, about, best_of, verdict
+from .by_heads import by_heads, line_on_heads
 from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
 from .crossings import Crossing, crossings
 from .room import least_room, room_note
@@ -62,6 +63,13 @@ class Links(Answer):
     detail: bool = False
     implied: tuple[str, ...] = ()
     passes: str = "forward"
+    by_heads: LinkResult | None = None
+    """The row of heads that are split over all GPUs; None if the schemes were named or the heads do not divide."""
+
+    @property
+    def rows(self) -> list[LinkResult]:
+        """The results, and below them the row of split heads, which no scheme that divides tokens competes with."""
+        return [*self.results, *([self.by_heads] if self.by_heads else [])]
 
     def __getitem__(self, name: str) -> LinkResult:
         """The result of a scheme, by its name."""
@@ -96,7 +104,7 @@ class Links(Answer):
         above = [*problem_columns(cells), Column("pass", "string").always(self.passes)]
         if self.detail:
             return Table((*above, *OF_PAIR), self.pairs)
-        return Table((*above, *RESULT), self.results)
+        return Table((*above, *RESULT), self.rows)
 
     def counts(self) -> Table:
         """A row for each result, with the columns of which something is known. If a result does not fit, a narrow
@@ -105,7 +113,7 @@ class Links(Answer):
         unfit = any(r.fits is False for r in self.results)
         columns = [replace(c, spare=12) if unfit and c.name == "memory_bytes" else c for c in in_order(RESULT, shown)]
         best = [k for k, r in enumerate(self.results) if r is self.best and r.fits is not False]
-        return Table(RESULT, self.results, shown=columns, best=best, tall=True)
+        return Table(RESULT, self.rows, shown=columns, best=best, tall=True)
 
     def pieces(self) -> Pieces:
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
@@ -133,6 +141,7 @@ class Links(Answer):
             "pass": self.passes,
             "machines": {**self.machines._asdict(), "nodes": self.machines.nodes},
             "results": [{**asdict(r), "seconds": r.seconds} for r in self.results],
+            "by_heads": {**asdict(self.by_heads), "seconds": self.by_heads.seconds} if self.by_heads else None,
             "left_out": self.left_out,
             "crossovers": [{**one._asdict(), "text": one.text} for one in self.crossings],
             **({"pairs": [pair._asdict() for pair in self.pairs]} if self.detail else {}),
@@ -223,7 +232,8 @@ def answer_lines(found: Links) -> list[str]:
     least = best_of(map(as_way, found.results))
     if least is not None and least.cost < ways[0].cost:
         lines[0] = f"Of those whose GPUs do not wait, {lines[0]}"
-    return [*lines, *time_lines(found.fastest, found.problem.N // found.machines.ranks)]
+    heads = [line_on_heads(found.problem, found.machines)] if found.by_heads else []
+    return [*lines, *time_lines(found.fastest, found.problem.N // found.machines.ranks), *heads]
 
 
 def as_way(r: LinkResult) -> Way:
@@ -325,7 +335,8 @@ def links(
     best, results = counts_of(chosen, gpus, left_out if not schedules else None)
     pairs = [Pair(one.scheme.name, one.scheme.split(one.t), *pair) for one in best if detail for pair in one.pairs()]
     crossed = crossings(problem, gpus.ranks, passes)
-    return Links(problem, gpus, results, crossed, left_out, pairs, detail, tuple(implied), passes)
+    heads = None if schedules else by_heads(problem, gpus, passes)
+    return Links(problem, gpus, results, crossed, left_out, pairs, detail, tuple(implied), passes, heads)
 
 
 def check_problem(p: Attention, passes: str) -> None:

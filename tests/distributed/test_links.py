@@ -238,7 +238,7 @@ def test_a_window_is_counted_in_every_layout(iosim):
     rows = {row["schedule"]: row for row in csv.DictReader(io.StringIO(iosim("links", *shlex.split(options)).stdout))}
     assert int(rows["ring-needed"]["received_words"]) == 7 * 4096 * 8 * 256
     assert int(rows["zigzag-needed"]["received_words"]) == 14 * 4096 * 8 * 256
-    assert len(rows) == 13 and all(row["needed_words"] for row in rows.values())
+    assert len(rows) == 14 and all(row["needed_words"] for row in rows.values())
 
 
 def test_packed_documents_are_counted_row_by_row():
@@ -262,11 +262,37 @@ def test_a_batch_is_so_many_sequences():
         assert b.floor_words is None or b.floor_words >= 3 * a.floor_words
 
 
+@pytest.mark.parametrize(("P", "kv"), [(2, 4), (4, 2), (8, 1), (16, 1)])
+def test_heads_split_over_gpus_are_the_attention_of_one_with_its_heads(P, kv):
+    """Tensor parallel: Q, K, V and O of 8 KV heads and 32 query heads over P GPUs; a KV head that several need is in
+    each."""
+    sizes = {"N": 4096, "d": 64, "mask": "causal", "hardware": "h100"}
+    found = iosim.links(ranks=P, heads=32, kv_heads=8, **sizes)
+    row, one = found.by_heads, iosim.links(ranks=1, heads=32 // P, kv_heads=kv, **sizes)["ring"]
+    assert (row.received_words, row.largest_received_bytes, row.tensors, row.theorem) == (0, 0, {}, None)
+    assert (row.memory_bytes, row.hbm_bytes, row.seconds) == (one.memory_bytes, one.hbm_bytes, one.seconds)
+    heads = 32 // P
+    tensors = 4096 * 64 * (2 * heads + 2 * 2 * kv + 4 * heads)  # Q, K and V; O in the type of accumulators
+    assert row.memory_bytes == tensors + 2 * 4096 * heads * 4, "and two statistics of each row"
+    assert row.flops == found["ring"].flops and found.best is not row
+    assert f"Heads split over {P} GPUs (tensor parallel): 0 words in attention" in found.to_dict()["answer"]
+    assert found.to_dict()["by_heads"]["memory_bytes"] == row.memory_bytes
+
+
+def test_heads_that_do_not_divide_have_no_row_of_their_own():
+    """Nor have schemes that are named, nor a backward pass that would add up a KV head's gradients across GPUs."""
+    sizes = {"N": 960, "d": 16, "heads": 8, "kv_heads": 4}
+    assert iosim.links(ranks=3, **sizes).by_heads is None and iosim.links(ranks=1, **sizes).by_heads is None
+    assert iosim.links(ranks=8, **sizes).by_heads and iosim.links(ranks=8, schedules="ring", **sizes).by_heads is None
+    assert iosim.links(ranks=8, passes="backward", **sizes).by_heads is None
+    assert iosim.links(ranks=4, passes="step", **sizes).by_heads.received_words == 0
+
+
 def test_decoding(iosim):
     found = iosim("links", *shlex.split("--ranks 8 --N 1 --Nk 65536 --d 128 --heads 32 --kv-heads 8 --csv")).stdout
     rows = {row["schedule"]: row for row in csv.DictReader(io.StringIO(found))}
-    assert set(rows) == {"tree", "gathered-q"}
-    for row in rows.values():
+    assert set(rows) == {"tree", "gathered-q", "tensor parallel"}
+    for row in map(rows.get, ("tree", "gathered-q")):
         assert row["theorem"] == "decoding" and float(row["ratio_to_floor"]) == 1
         assert int(row["received_words"]) == 7 * 32 * (128 + 128 + 1)
 
