@@ -125,26 +125,26 @@ def hull(r: random.Random) -> float:
 
 
 def Pi(d: int, dv: int) -> int:
-    return 2 * (d + dv) * (2 * d + dv)
+    return 2 * (d + dv) * (2 * d + dv) if dv <= 2 * d else 4 * d * dv + (2 * d + dv) ** 2
 
 
 def backward_segment(r: random.Random) -> float:
     """Work of a segment of the backward pass from whole numbers of words, over Y^2/(4 Pi) (section 10).
 
-    A product of dV has work w1/dv, of dQ w2/d, of dK w3/d. Of more than 2d columns of V, only 2d have work.
+    A product of dV has work w1/dv, of dQ w2/d, of dK w3/d.
     """
     d, dv = r.randint(1, 4), r.randint(1, 10)
-    c = min(dv, 2 * d)
     ap, bp = r.randint(0, 8), r.randint(0, 8)
     as_, bs = ap + r.randint(0, 8), bp + r.randint(0, 8)
     g = [r.choice([0, as_ - ap, r.randint(0, as_ - ap)]) for _ in range(dv)]
     H = [r.choice([0, bs, r.randint(0, bs)]) for _ in range(dv)]
     DQ, DK = (r.choice([0, x * d, r.randint(0, x * d)]) for x in (ap, bp))
-    products = sum((ap + x) * h for x, h in zip(g[:c], H[:c], strict=True)), bp * DQ, ap * DK
-    weights = 1 / (2 * (d + c)), 1 / (2 * d), 1 / (2 * (d + c))
+    products = sum((ap + x) * h for x, h in zip(g, H, strict=True)), bp * DQ, ap * DK
+    most = (2 * d + dv) ** 2 / (2 * Pi(d, dv) * d)
+    weights = (1 / (2 * (d + dv)), 1 / (2 * d), 1 / (2 * (d + dv))) if dv <= 2 * d else (4 * d / Pi(d, dv), most, most)
     work = sum(w * n for w, n in zip(weights, products, strict=True))
     Y = d * (as_ + bs) + dv * (ap + bp) + sum(g) + sum(H) + DQ + DK
-    return work / (Y * Y / (4 * Pi(d, c))) if Y else 0.0
+    return work / (Y * Y / (4 * Pi(d, dv))) if Y else 0.0
 
 
 def four_products(r: random.Random) -> float:
@@ -176,6 +176,26 @@ def gradients_segment(r: random.Random) -> float:
     c = c1 + c2 + most * r.choice([0.0, 1.0, r.random()])
     value = s * (sqrt(c * dq * k) + sqrt(c * dk * q)) + (sqrt(c * dv * do) + sqrt(c * do * v)) / sqrt(2)
     return (value - lam * c2) / G(X, lam)
+
+
+def weighted_segment(r: random.Random) -> float:
+    """The same of forms I'' and II'', with pairs of p words and pairs of ds words (section 11)."""
+    d, dv, X = r.randint(1, 9), r.randint(1, 9), r.uniform(1, 3000)
+    t, y, z = r.uniform(0.01, 0.99), r.choice([1.0, r.uniform(0.05, 1)]), r.choice([1.0, r.uniform(0.05, 1)])
+    lam = min(2 * sqrt(t * (1 - t)) * d / y, dv / z)
+    a1, b1, dq, k, q, dk, do, dV, v = split(r, X, 9)
+    b2 = r.expovariate(1) * X * X / lam / lam / 16 * r.choice([0, 1])
+
+    def all_here(words: float, width: int, others: float) -> float:
+        """The most pairs that do all products of `width` here, whose input words allow sqrt(pairs `words`)."""
+        return (words + sqrt(words * words + 4 * width * width * words * others)) / (2 * width * width)
+
+    cA = a1 + all_here(q * k, d, a1) * r.choice([0.0, 1.0, r.random()])
+    b3 = all_here(do * v, dv, b1 + b2) * r.choice([0.0, 1.0, r.random()])
+    cB = b1 + b2 + b3
+    primary = max(0.0, sqrt(cB * do * v) - dv * b3)
+    value = y * sqrt(cA * dV * do) + z * primary + z * sqrt(t) * (sqrt(cB * dq * k) + sqrt(cB * dk * q))
+    return (value - lam * z * z * b2) / G(X, lam)
 
 
 def gradients_path(r: random.Random) -> float:
@@ -395,7 +415,7 @@ def sessions_on_devices(r: random.Random) -> float:
 CHECKS: list[tuple[Callable[[random.Random], float], int]] = [
     (simple_segment, 20), (simple_best, 1), (main_segment, 20), (main_best, 1), (mla_segment, 20), (grows, 10),
     (last_segment, 1), (best_lengths, 10), (loomis_whitney, 4), (hull, 10), (backward_segment, 20), (four_products, 10),
-    (gradients_segment, 20), (gradients_path, 10), (gradients_best, 1), (one_accumulator, 4),
+    (gradients_segment, 20), (weighted_segment, 20), (gradients_path, 10), (gradients_best, 1), (one_accumulator, 4),
     (one_accumulator_that_adds, 4), (inputs_matter, 1), (device_segment, 20), (device_segment_best, 1),
     (block_segment, 20), (sets_that_meet, 10),
     (sessions_on_devices, 4),
