@@ -53,13 +53,13 @@ def named(result: Result) -> str:
 def lead_on_gpu(best: Result, chip: Hardware) -> str:
     """The sentence that leads: the least time, what binds, the bytes, and their floor."""
     takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
-    return f"{takes}; it moves {about(best.total_bytes or 0)}{beside_floors(best, chip)}."
+    floors = beside_floors(best.ratio_to_floor, best.ratio_to_full_card, chip)
+    return f"{takes}; it moves {about(best.total_bytes or 0)}{floors}."
 
 
-def beside_floors(best: Result, chip: Hardware) -> str:
-    """How far a result is from what a full card needs, and from the floor of one multiprocessor, after a comma; empty
-    without a floor."""
-    one, full = best.ratio_to_floor, best.ratio_to_full_card
+def beside_floors(one: float | None, full: float | None, chip: Hardware) -> str:
+    """How far words are from what a full card needs, and from the floor of one multiprocessor, after a comma: `one` and
+    `full` are their ratios to these floors. Empty without a floor."""
     if one is None:
         return ""
     alone = f"{times(one, 1)} times the floor of one multiprocessor"

@@ -64,6 +64,7 @@ class Asked(NamedTuple):
     hardware: str | None
     computes: str | None
     tune: bool
+    every: bool
     trace: str | None
     no_resources: bool
     check: str | None
@@ -117,7 +118,8 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
     metavar="WHAT",
     parameter="computes",
 )
-@flag_option("--tune", "Rank all configurations of @triton.autotune: those that fit first, then by bytes.")
+@flag_option("--tune", "Rank all configurations of @triton.autotune by least time, and give the details of the best.")
+@flag_option("--all", "With --tune, give the details of every configuration.", parameter="every")
 @text_option(
     "--trace",
     "Also write each request, in order, as iosim trace does: FILE.csv, .jsonl, .parquet, or .json for Perfetto.",
@@ -186,7 +188,8 @@ def command(
     above: Pieces = []
     if first := first_line(answers, found.refused, ranked):
         above = [first, ranking(answers), ""] if ranked else [first, ""]
-    answer_all(parts, output, above=above, more=refusals(found))
+    of_best = ranked and not asked.every and not (output.as_json or output.as_csv)
+    answer_all(parts[:1] if of_best else parts, output, above=above, more=refusals(found))
     check(answers, asked, kept)
     if found.refused:
         sys.exit(1)

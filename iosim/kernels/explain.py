@@ -72,6 +72,8 @@ class Explained(Answer):
     """The least time on the GPU, by resource."""
     nearest: Nearest | None = None
     floor: Floor | None = None
+    full_card: int | None = None
+    """The floor in words if all multiprocessors of the GPU do an equal share."""
     warnings: list[str] = field(default_factory=list)
     place: str | None = None
     """The line of the script with the launch; None without a script."""
@@ -172,6 +174,7 @@ class Explained(Answer):
             "blocks_per_sm": self.blocks_per_sm,
             "hardware": self.hardware.name if self.hardware else None,
             "floor": floor and {key: getattr(floor, key) for key in FLOOR} | {"ratio": self.moved_words / floor.words},
+            "ratio_to_full_card": self.moved_words / self.full_card if self.full_card else None,
             "nearest": self.nearest.to_dict() if self.nearest else None,
             "place": self.place,
             "launches": self.launches,
@@ -369,6 +372,7 @@ def aimed(target: str | None, hardware: str | None) -> tuple[str, list[str]]:
 def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str, str]) -> Explained:
     """The answer with the floor and the nearest schedule."""
     from ..counting.floors import floor
+    from ..counting.full_card import full_card_floor
     from .nearest import nearest, tensor_names
     from .notes import hidden_by_causal, other_sizes
 
@@ -378,6 +382,7 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
     stores_lse = words.get("LSE", (0, 0))[1] > 0
     chip = answer.hardware
     size, registers = (chip.sram_bytes, chip.register_bytes) if chip else (None, 0)
+    room = replace(problem, register_bytes=registers)
     alike, shapes = replace(problem, lse=stores_lse), products(code)
     found = nearest(moved, alike, shapes)
     by_tensor = {names[a]: ways for a, ways in answer.ways.items()}
@@ -386,7 +391,8 @@ def beside(answer: Explained, code: Code, problem: Attention, roles: Mapping[str
         answer,
         warnings=[*answer.warnings, *notes],
         nearest=found,
-        floor=floor(replace(problem, register_bytes=registers), size),
+        floor=floor(room, size),
+        full_card=None if chip is None else full_card_floor(room, size, chip, "flash2"),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..answer import Column, Columns, Table, type_of
 from ..errors import InputError
+from ..timing.tiles import TIE
 from ..units import parse_count
 from .explain import Explained, Question, explained, plain_value
 from .pretend.packages import needed
@@ -171,9 +172,16 @@ def launch_of_script(same: list[Caught], question: Question) -> Answers:
 
 
 def ranked(answers: list[Explained]) -> list[Explained]:
-    """The answers for configurations, best first: those that fit, then by bytes, then by the programs that share
-    a multiprocessor."""
-    return sorted(answers, key=lambda a: (a.fits is False, a.total_bytes, -(a.blocks_per_sm or 0)))
+    """The answers for configurations, best first: those that fit, then those that do not spill, then by least time, and
+    by bytes of those within TIE of the least. Where these are equal the order is that of the kernel."""
+    able = [a.at_least_seconds or 0.0 for a in answers if a.fits is not False and not a.spills]
+    tie = TIE * min(able, default=0.0)
+
+    def place(a: Explained) -> tuple[bool, bool, float, int]:
+        seconds = a.at_least_seconds or 0.0
+        return a.fits is False, a.spills, seconds if seconds > tie else 0.0, a.total_bytes
+
+    return sorted(answers, key=place)
 
 
 def ranking(answers: list[Explained]) -> Table:
@@ -190,6 +198,8 @@ RANKED: Columns[Explained] = (
     Column("warps", of=lambda answer: answer.num_warps),
     Column("stages", of=lambda answer: answer.num_stages),
     Column("fits", "boolean"),
+    Column("spills", "boolean"),
     Column("programs_per_SM", of=lambda answer: answer.blocks_per_sm or None),
+    Column("us_at_least", "number", cell=".1f", of=lambda a: None if a.bound is None else a.bound.seconds * 1e6),
     Column("bytes", of=lambda answer: answer.total_bytes),
 )

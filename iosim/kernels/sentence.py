@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..answer import numbered, rounded
+from ..counting.on_gpu import beside_floors
 from ..timing.bound import RESOURCES
 from ..timing.measured import LEAST_SECONDS, over_bounds
 from ..units import format_bytes, microseconds
@@ -28,18 +29,22 @@ def sentence(answer: Explained) -> str:
 
 def beside_floor(answer: Explained) -> Iterator[str]:
     """`attention moves 264 MiB; no exact algorithm of its class can move less than 18.8 MiB: this is 14 times
-    that. Its words are those of flash2 128x64.`"""
-    floor, words = answer.floor, answer.moved_words
+    that. Its words are those of flash2 128x64.` On a GPU whose full card needs more, both ratios stand there."""
+    floor, words, chip = answer.floor, answer.moved_words, answer.hardware
     assert floor is not None
     widths = {way.bytes // way.words for ways in answer.ways.values() for way in ways.values() if way.words}
     one, share = len(widths) == 1, words / floor.words
     size = about(answer.total_bytes) if one else f"{words:,} words ({about(answer.total_bytes)})"
-    limit = f"less than {about(floor.words * min(widths))}" if one else f"fewer than {floor.words:,} words"
+    limit = about(floor.words * min(widths)) if one else f"{floor.words:,} words"
     if share < 1:
         yield f"{answer.kernel} moves {size}, {share:.3g} times the floor of this problem: it solves another one."
+    elif chip and answer.full_card and answer.full_card > floor.words:
+        yield f"{answer.kernel} moves {size}{beside_floors(share, words / answer.full_card, chip)}, {limit}."
     else:
-        own = Way(answer.kernel, answer.total_bytes, over_floor=share, floor=limit, shown=size)
-        yield lead(own, memory=floor.M_words)
+        less = f"{'less' if one else 'fewer'} than {limit}"
+        yield lead(
+            Way(answer.kernel, answer.total_bytes, over_floor=share, floor=less, shown=size), memory=floor.M_words
+        )
     if answer.nearest:
         yield f"{'Its words are those of' if answer.nearest.equal else 'Nearest is'} {answer.nearest.name}."
 
@@ -119,13 +124,25 @@ def of_all(answers: Sequence[Explained]) -> str:
 
 
 def best_of(answers: Sequence[Explained]) -> str:
-    """The first of several configurations, which are ranked, and how many fit."""
-    best = answers[0]
+    """The first of several configurations, which are ranked, how many can be, and those that have its words as well:
+    they differ in warps and stages alone."""
+    best, several = answers[0], f"{len(answers)} configurations"
     if best.fits is False:
-        return f"None of the {len(answers)} configurations of {best.kernel} fits."
-    known = "" if best.fits is None else f" the {sum(bool(answer.fits) for answer in answers)} that fit of"
-    own = ", ".join([*(f"{k}={v}" for k, v in best.constants.items()), f"{best.num_warps} warps"])
-    return f"{best.kernel} moves least with {own}, of{known} {len(answers)} configurations: {about(best.total_bytes)}."
+        return f"None of the {several} of {best.kernel} fits."
+    if best.spills:
+        return f"All of the {several} of {best.kernel} that fit spill registers: none is ranked."
+    able = [answer for answer in answers if answer.fits is not False and not answer.spills]
+    known = "" if best.fits is None else f" the {len(able)} that fit and do not spill of"
+    alike = [answer for answer in able if (answer.constants, answer.ways) == (best.constants, best.ways)]
+    same = f"{len(alike)} configurations" if len(alike) < len(able) else "All of them" if able[2:] else "Both"
+    more = f" {same} move the same words, with other warps or stages: only a run tells them apart." * (len(alike) > 1)
+    own = ", ".join(f"{name}={value}" for name, value in best.constants.items()) or "any of its options"
+    warps = "" if len(alike) > 1 else f", {numbered(best.num_warps, 'warp')}"
+    takes = f"moves least with {own}{warps}, of{known} {several}: {about(best.total_bytes)}"
+    if best.bound and best.hardware:
+        least = f"{microseconds(best.bound.seconds)} on {best.hardware.name}, and {RESOURCES[best.bound.binds]}"
+        takes = f"may take least time with {own}{warps}, of{known} {several}: at least {least}"
+    return f"{best.kernel} {takes}.{more}"
 
 
 def without_answer(refused: Sequence[Refused]) -> Iterator[str]:

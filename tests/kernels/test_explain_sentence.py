@@ -8,7 +8,7 @@ from iosim.core.problem import Attention
 from iosim.counting.floors import floor
 from iosim.hardware import load
 from iosim.kernels.explain import Explained
-from iosim.kernels.launches import Refused
+from iosim.kernels.launches import Refused, ranked
 from iosim.kernels.nearest import Nearest
 from iosim.kernels.read.compile import Resources
 from iosim.kernels.sentence import first_line, on_gpu
@@ -132,13 +132,52 @@ def test_launches_without_an_answer_are_said_first():
     )
 
 
-def test_ranked_configurations_begin_with_the_best_of_those_that_fit():
-    size = lambda smem: {"resources": Resources(smem, 128, 0, 8), "hardware": load("h100")}  # noqa: E731
-    small, large = (replace(launch("f", X=(512,)), constants={"B": 2}, **size(kib * 1024)) for kib in (100, 300))
-    assert first_line([small, large, large], [], True) == (
-        "f moves least with B=2, 4 warps, of the 1 that fit of 3 configurations: 1 KiB."
-    )
+def ranking_of(B=1, smem_kib=100, stack=0, words=512, warps=4):
+    sized = Resources(smem_kib * 1024, 128, stack, warps)
+    one = replace(launch("f", X=(words,)), constants={"B": B}, resources=sized, hardware=load("h100"))
+    return replace(one, num_warps=warps, bound=LaunchTime(Work(), {"memory": 1e-5 * words}))
+
+
+def test_ranked_configurations_begin_with_the_best_of_those_that_fit_and_do_not_spill():
+    small, large, spills = ranking_of(2), ranking_of(smem_kib=300), ranking_of(3, stack=8)
+    said = "f may take least time with B=2, 4 warps, of the 1 that fit and do not spill of 4 configurations: "
+    assert first_line([small, spills, large, large], [], True) == f"{said}at least 5,120 us on H100, and the HBM binds."
     assert first_line([large, large], [], True) == "None of the 2 configurations of f fits."
-    assert (
-        first_line([launch("f", X=(512,))] * 2, [], True) == "f moves least with 4 warps, of 2 configurations: 1 KiB."
+    assert first_line([spills, large], [], True) == (
+        "All of the 2 configurations of f that fit spill registers: none is ranked."
     )
+    bare = launch("f", X=(512,)), launch("f", X=(600,))
+    assert first_line(bare, [], True) == "f moves least with any of its options, 4 warps, of 2 configurations: 1 KiB."
+
+
+def test_configurations_with_the_same_words_are_not_ranked():
+    one, two, other = ranking_of(2), ranking_of(2, warps=8), ranking_of(4, words=600)
+    alike = "move the same words, with other warps or stages: only a run tells them apart."
+    assert first_line([one, two, other], [], True).endswith(f" 2 configurations {alike}")
+    assert first_line([one, two], [], True).endswith(f" Both {alike}")
+    assert first_line([one, two, one], [], True).endswith(f" All of them {alike}")
+    assert alike not in first_line([one, ranking_of(2, stack=8), other], [], True)
+
+
+def test_the_order_is_that_of_time_then_bytes_then_the_kernels_own():
+    time = lambda B, us, words, stack=0: replace(  # noqa: E731
+        ranking_of(B, stack=stack, words=words), bound=LaunchTime(Work(), {"memory": us * 1e-6})
+    )
+    fast, tie, slow, large, spills = (
+        time(1, 100, 9),
+        time(2, 101, 5),
+        time(3, 110, 1),
+        ranking_of(4, 300),
+        time(5, 1, 1, 8),
+    )
+    assert [a.constants["B"] for a in ranked([large, spills, slow, fast, tie])] == [2, 1, 3, 5, 4]
+    again = replace(tie, num_warps=8), tie, replace(tie, num_warps=2)
+    assert [a.num_warps for a in ranked([*again])] == [8, 4, 2]
+
+
+def test_a_full_card_stands_before_the_floor_of_one_multiprocessor():
+    one = replace(launch(Q=(12 * MIB,)), floor=least(3 * MIB), hardware=load("h100"))
+    full = "attention moves 24 MiB, 2 times what a full H100 needs and 4 times the floor of one multiprocessor, 6 MiB."
+    assert replace(one, full_card=6 * MIB).sentence == full
+    alone = "attention moves 24 MiB; no exact algorithm of its class can move less than 6 MiB: this is 4 times that."
+    assert replace(one, full_card=3 * MIB).sentence == one.sentence == alone

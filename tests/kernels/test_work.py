@@ -1,7 +1,5 @@
 """The work of programs, the target that a GPU implies, and the ranking of configurations."""
 
-from types import SimpleNamespace
-
 import pytest
 from paths import ROOT, TESTS
 
@@ -36,10 +34,14 @@ def test_configurations_are_ranked(iosim, ask):
     line = ["explain", TESTS / "helpers" / "triton_kernels.py", "--kernel", "tuned", "--grid", "cdiv(n, BLOCK)",
             "--arg", "X=fp16[n]", "--arg", "Y=fp16[n]", "--arg", "n=4000000", "--tune"]  # fmt: skip
     answers = ask(*line)["answers"]
-    first, header, dashes, *rows = iosim(*line).stdout.splitlines()[:5]
-    assert first.startswith(f"tuned moves least with BLOCK={answers[0]['BLOCK']}, ") and "the 2 that fit of 2" in first
-    assert header.split() == ["BLOCK", "EVEN", "warps", "stages", "fits", "programs_per_SM", "bytes"]
+    printed = iosim(*line).stdout
+    first, header, dashes, *rows = printed.splitlines()[:5]
+    best = f"tuned may take least time with BLOCK={answers[0]['BLOCK']}, "
+    assert first.startswith(best) and "the 2 that fit and do not spill of 2" in first
+    names = ["BLOCK", "EVEN", "warps", "stages", "fits", "spills", "programs_per_SM", "us_at_least", "bytes"]
+    assert header.split() == names
     assert [int(row.split()[0].replace(",", "")) for row in rows] == [a["BLOCK"] for a in answers]
+    assert printed.count("argument ") == 1 and iosim(*line, "--all").stdout.count("argument ") == 2
 
 
 KERNELS = TESTS / "helpers" / "triton_kernels.py"
@@ -111,13 +113,3 @@ def one(X, BLOCK: tl.constexpr, LOAD: tl.constexpr):
     (tmp_path / "one.py").write_text(text.replace("(True, False)", "(True,)"))
     found = iosim("explain", tmp_path / "one.py", "--grid", 1, "--arg", "X=fp32[4096]", "--no-resources")
     assert found.exit_code == 2 and "floating-point number (f32) loaded from X" in found.stderr and len(made) == 3
-
-
-def test_what_does_not_fit_is_ranked_last_however_little_it_moves():
-    from iosim.kernels.launches import ranked
-
-    def configuration(fits, size, together=1):
-        return SimpleNamespace(fits=fits, total_bytes=size, blocks_per_sm=together)
-
-    large, more, fewer, shared = (configuration(*of) for of in ((False, 1), (True, 9), (True, 2), (True, 2, 3)))
-    assert ranked([large, more, fewer, shared]) == [shared, fewer, more, large]
