@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FAULTS, LINE, NAMED, HELP_ALL = "iosim.faults", "iosim.line", "iosim.named", "iosim.help_all"
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
-SEVERAL_FAULTS = ("option", "--schedule")  # places that several messages of one line may have
+SEVERAL_FAULTS = ("option", "--schedule", "--arg", "--const")  # places that several messages of one line may have
 FIRST = ("heads", "kv_heads", "causal", "mask", "M", "hardware", "schedule", "schedules", "tiles")
 """The parameters that --help shows of those that many commands share. --help-all shows the others too."""
 OUTPUTS, TELLING = ("as_json", "as_csv", "path"), ("help", "help_all")
@@ -458,8 +458,9 @@ def together(faults: Sequence[InputError], example: str) -> IosimError:
 
 def place_of(fault: InputError) -> tuple[object, ...]:
     """What of a fault is told once: its option; or its place, as in a file, and what was found there."""
-    several = ": " in fault.where or fault.where in SEVERAL_FAULTS
-    return (fault.where, str(fault.found)) if several else (fault.where.split(" ")[0],)
+    option, *_ = fault.where.split(" ")
+    several = ": " in fault.where or option in SEVERAL_FAULTS
+    return (fault.where, str(fault.found)) if several else (option,)
 
 
 def example_of(command: click.Command) -> str:

@@ -64,7 +64,7 @@ def test_it_stands_in_the_first_line_and_the_json():
     report = count(4096, 64, hardware="h100", heads=8, schedules="flash2")
     best = report.results[0]
     assert best.ratio_to_full_card == best.total / full_card_floor(report.problem, report.M_bytes, H100, "flash2")
-    assert "4.06 times what a full H100 needs and 14 times the floor of one multiprocessor." in report.answer
+    assert "4.06 times what a full H100 needs and 12.8 times the floor of one multiprocessor." in report.answer
 
 
 def test_none_where_there_is_no_floor():
