@@ -36,7 +36,7 @@ extern "C" __global__ void iosim_wait(long long nanoseconds) {
 NO_GPU = "no NVIDIA GPU, or no driver for it, was found on this machine"
 WITHOUT = (
     "this works without: verify on the CPU, verify and profile with --from-ncu FILE (a kept profile), roofline and "
-    "tune --by time (least times), count, sweep, and all other commands"
+    "tune --hardware (least times), count, sweep, and all other commands"
 )
 ERRORS = {
     3: "it could not start; see whether nvidia-smi lists the GPU",
