@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from ..core.problem import DENSE, Attention, narrowed, skips_tiles
+from ..counting.count import measure
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
 
 if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..core.typing import Size
+    from ..counting.typing import Counted as MeasuredOf
+    from ..timing.products import MatrixUnit
     from .asked import Batch
     from .shapes import Shapes
 
@@ -35,6 +38,26 @@ class Launch:
     """`key_sizes(p, multiple)`: the key tiles of which one is best under a mask, if it may not be the smallest."""
     share: Callable[[Attention[Size]], Attention[Size]] | None = None
     """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
+
+
+class Counted(NamedTuple):
+    """The counts of one launch: what `measure` says, with an array of values for its shapes."""
+
+    launch: Launch
+    problem: Attention[Size]
+    tiling: Tiling
+    of: MeasuredOf[Size]
+
+    def sum(self, values: Size) -> int:
+        """The sum of a number of each shape over all requests."""
+        return self.launch.shapes.sum(values)
+
+
+def counts_of(
+    launch: Launch, problem: Attention[Size], tiling: Tiling, unit: MatrixUnit | None = None
+) -> MeasuredOf[Size]:
+    """The counts of a launch for a problem, whose sizes may be arrays."""
+    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling), unit)
 
 
 def rows(

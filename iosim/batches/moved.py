@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, with_mask
 from ..core.tiling import Tiling
-from ..counting.count import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..masks.between import between
 from ..masks.grouped import grouped
 from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from ..timing.products import unit_of
-from .launches import Launch, problem_of
+from .launches import Counted, Launch, counts_of, problem_of
 from .timed import fastest, least_time
 
 if TYPE_CHECKING:
     from ..core.typing import Size
     from ..counting.typing import Counted as MeasuredOf
-    from ..timing.products import MatrixUnit
     from .asked import Batch
     from .ways import Way
 
@@ -78,19 +76,6 @@ class Moved:
     """The least time on the GPU that is named, over all layers, if its launches run at once."""
     binds: str | None = None
     """What binds in that time."""
-
-
-class Counted(NamedTuple):
-    """The counts of one launch: what `measure` says, with an array of values for its shapes."""
-
-    launch: Launch
-    problem: Attention[Size]
-    tiling: Tiling
-    of: MeasuredOf[Size]
-
-    def sum(self, values: Size) -> int:
-        """The sum of a number of each shape over all requests."""
-        return self.launch.shapes.sum(values)
 
 
 def moved_by(
@@ -151,13 +136,6 @@ def counted(batch: Batch, launch: Launch) -> Counted:
     if not fits_int64(narrowed(problem, **extreme(launch, np.max)), launch.schedule):
         problem = narrowed(problem, N=as_objects(problem.N), Nk=as_objects(problem.Nk))
     return Counted(launch, problem, tiling, counts_of(launch, problem, tiling, unit))
-
-
-def counts_of(
-    launch: Launch, problem: Attention[Size], tiling: Tiling, unit: MatrixUnit | None = None
-) -> MeasuredOf[Size]:
-    """The counts of a launch for a problem, whose sizes may be arrays."""
-    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling), unit)
 
 
 def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:

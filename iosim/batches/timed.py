@@ -13,6 +13,7 @@ from ..timing.bound import LaunchTime, TimeBound, rates_of, seconds_of
 from ..timing.products import instruction_rows, unit_of
 from ..timing.tiles import STAGES, TimedTiles, candidates, in_order, on_chip
 from ..timing.work import Work
+from .launches import Counted, counts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from ..hardware import Hardware
     from .asked import Batch
     from .launches import Launch
-    from .moved import Counted
 
 
 def least_time(batch: Batch, found: Sequence[Counted], in_memory: int) -> LaunchTime | None:
@@ -60,8 +60,6 @@ def work_of_launches(batch: Batch, found: Sequence[Counted]) -> Work:
 
 def fastest(batch: Batch, launch: Launch, problem: Attention[Size], chip: Hardware) -> Tiling | None:
     """The tiles of least time of one launch over all its shapes, as `timing.tiles` chooses them; None if none fits."""
-    from .moved import Counted, counts_of
-
     sizes = {name: int(np.max(cast("Size", getattr(problem, name)))) for name in ("N", "Nk")}
     options = {name: int(np.min(value)) for name, value in launch.options.items()}
     largest = with_mask(cast("Attention", narrowed(problem, **sizes, **options)))

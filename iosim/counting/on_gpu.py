@@ -9,7 +9,7 @@ from ..timing.bound import RESOURCES, TimeBound, time_at_least
 from ..units import microseconds
 from ..verdict import NEAR, about, joined, times
 from .columns import flags
-from .result import Result, tile_sizes
+from .result import Labelled, Result, tile_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..core.tiling import Tiling
     from ..hardware import Hardware
     from ..schedules import Schedule
-    from .published import PublishedTiles
 
 R = TypeVar("R", bound=Result)
 
@@ -68,7 +67,7 @@ def beside_floors(one: float | None, full: float | None, chip: Hardware) -> str:
     )
 
 
-def faster_published(best: Result, published: Sequence[tuple[PublishedTiles, Result]]) -> list[str]:
+def faster_published(best: Result, published: Sequence[tuple[Labelled, Result]]) -> list[str]:
     """The sentence on published tiles that allow less time than the best that was searched, as those of libraries that
     cut the keys at one query; none if there are none."""
     timed = [(tiles, r) for tiles, r in published if r.fits and r.at_least_seconds]

@@ -12,7 +12,6 @@ from ..units import binary, format_bytes
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from .conditions import Conditions
-    from .published import PublishedTiles
 
 
 MAPS = ("more_tiles", "tensors", "steps", "options")  # fields of results that hold several numbers
@@ -110,6 +109,16 @@ class Result(Answer):
         return moved(self)
 
 
+class Labelled(Protocol):
+    """Published tiles: who published them, and into how many shares they cut the keys."""
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def splits(self) -> int: ...
+
+
 class Answered(Protocol):
     """An answer with a result for each schedule and tiling, of one problem and one SRAM."""
 
@@ -123,7 +132,7 @@ class Answered(Protocol):
     def results(self) -> Sequence[Result]: ...
 
     @property
-    def published(self) -> Sequence[tuple[PublishedTiles, Result]]: ...
+    def published(self) -> Sequence[tuple[Labelled, Result]]: ...
 
     @property
     def under(self) -> Conditions: ...
