@@ -20,6 +20,7 @@ from ..search.best import best_tiles, footprint
 from ..units import format_bytes
 from ..verdict import about, joined
 from .result import tile_sizes
+from .run import run
 from .sentence import winners
 
 if TYPE_CHECKING:
@@ -114,8 +115,6 @@ def packing_notes(report: Answered) -> list[str]:
 
 def packed_result(report: Answered, mine: Result) -> Result | None:
     """A result of a report if the query heads of a KV head shared tiles; None under masks that do not allow it."""
-    from .count import run
-
     try:
         p = narrowed(replace(report.problem, gqa="pack"), **(vars(mine).get("options") or {}))
     except InputError:
