@@ -36,6 +36,7 @@ BY_TIME = {
     "count",
     "count --tiles best",
     "count --causal",
+    "count --pass step",
     "tune",
     "tune --all --mask window:100",
     "sweep",

@@ -13,7 +13,6 @@ from iosim.counting.full_card import full_card_floor
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.verdict import times
 
 H100 = load("h100")
 
