@@ -84,12 +84,12 @@ def attend(Q, K, V, O, scale, n, D: tl.constexpr, BR: tl.constexpr, BC: tl.const
         k = tl.load(K + at + keys[None, :] * D + dims[:, None])
         v = tl.load(V + at + keys[:, None] * D + dims[None, :])
         s = tl.dot(q, k) * scale
-        new = tl.maximum(m, tl.max(s, 1))
-        p = tl.exp2(s - new[:, None])
-        factor = tl.exp2(m - new)
+        top = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp2(s - top[:, None])
+        factor = tl.exp2(m - top)
         l = l * factor + tl.sum(p, 1)
         o = tl.dot(p.to(tl.float16), v, o * factor[:, None])
-        m = new
+        m = top
     tl.store(O + at + rows[:, None] * D + dims[None, :], (o / l[:, None]).to(tl.float16))
 
 

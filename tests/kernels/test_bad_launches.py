@@ -48,7 +48,7 @@ def test_one_message_with_the_line(iosim, changes, parts):
 
 def test_a_kernel_that_is_not_there(iosim):
     found = iosim(*line_of({}, kernel="Add"))
-    names = "add, softmax, matmul, attention, gather, tiles, histogram, extremes, layers, turns, either, tuned, paged"
+    names = "add, softmax, matmul, attention, attend, gather, tiles, histogram, extremes, layers, turns, either, tuned, paged"
     assert found.exit_code == 2
     assert found.stderr == f"Error: --kernel: found 'Add'; did you mean 'add'? ({DEFINED}); allowed: {names}\n"
 
