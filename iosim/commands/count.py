@@ -16,7 +16,6 @@ from .options import (
     flag_option,
     gathered,
     memory_options,
-    model_option,
     outputs,
     problem_asked,
     problem_options,
@@ -51,7 +50,6 @@ class OfStep(NamedTuple):
     first="heads causal mask hardware schedules tiles passes",
 )
 @problem_options
-@model_option
 @memory_options
 @tile_options
 @variant_options

@@ -15,7 +15,6 @@ from ..commands.options import (
     gqa_option,
     json_option,
     memory_options,
-    model_option,
     multiple_option,
     options,
     own_option,
@@ -102,7 +101,6 @@ link_options = options(
 )
 @link_options
 @problem_options
-@model_option
 @memory_options
 @multiple_option
 @gqa_option
