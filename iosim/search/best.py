@@ -255,7 +255,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
             return cast("Tiling | None", stated.best(problem, M_bytes, multiple))
         return least_of(schedule, problem, stated(problem, multiple), M_bytes)
     apart = schedule.sizes and not any({"rows_q", "rows_k"} <= {*pair} for pair in schedule.sizes)
-    if apart and mask_matters(schedule, problem):  # the pairs depend on each other
+    if apart and mask_matters(schedule, problem) and few(schedule, problem, multiple):  # pairs depend on each other
         return least_of(schedule, problem, every_size(schedule, problem, multiple), M_bytes)
     tilings = [best_pair(pair, M_bytes) for pair in pairs_of(schedule, problem, multiple)]
     *before, last = tilings
@@ -372,15 +372,18 @@ def every_pair(pair: Pair, most: int, M_bytes: int) -> Tiling:
     return cast("Tiling", pair.tiling(*min(some, key=lambda one: cast("int", pair.moved(*one)))))
 
 
+def few(schedule: Schedule, p: Attention, multiple: int) -> bool:
+    """Whether all sizes of all pairs can be counted under a mask. Of more, pairs are searched one after the other."""
+    pairs = pairs_of(schedule, p, multiple)
+    return prod(cast("int", pair.units(name)) for pair in pairs for name in (pair.first, pair.second)) <= MOST_MASKED
+
+
 def every_size(schedule: Schedule, p: Attention, multiple: int) -> Iterator[Tiling]:
     """All sizes of all pairs, those of the outer loop slowest: under a mask pairs depend on each other."""
     pairs = pairs_of(schedule, p, multiple)
     require_tokens(pairs[0], 1)
     outer = "rows_q" if schedule.outer == "queries" else "rows_k"
     units = {name: cast("int", pair.units(name)) for pair in pairs for name in (pair.first, pair.second)}
-    if prod(units.values()) > MOST_MASKED:
-        found, allowed = f"best among more than {MOST_MASKED} tilings", "fewer where a mask is counted for each"
-        raise InputError("--tiles", found, allowed, "give --tiles as 128x64, or a --tile-multiple")
     names = sorted(units, key=lambda name: name != outer)
     for sizes in product(*(range(multiple, units[name] * multiple + 1, multiple) for name in names)):
         yield Tiling(**{"rows_q": multiple, "rows_k": multiple, **dict(zip(names, sizes, strict=True))})
