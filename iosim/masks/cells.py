@@ -93,7 +93,15 @@ def seen_by_rows(rows: Rows, cells: list[Cells[Size]]) -> list[tuple[Size, Size]
     if rows.strip is not None:
         return [by_strip(*rows.strip, rows.axis, one) for one in cells]
     alone = cast("list[Cells[int]]", cells)
-    return by_interval(rows, alone) if rows.expr is not None else by_pair(rows, alone)
+    if rows.expr is None:
+        return by_pair(rows, alone)
+    from .gaps import Tiles, by_diagonals, cell_counts
+
+    found, expr = None, rows.expr
+    if by_diagonals(expr):
+        tiles = [Tiles(one.start, one.number, one.width, one.period) for one in alone]
+        found = cell_counts(expr, Axis(*map(int, rows.axis)), int(rows.Nk), tiles)
+    return by_interval(rows, alone) if found is None else found  # type: ignore[return-value]  # ints are sizes
 
 
 def by_strip(strip: Strip, keys: int, rows: Axis[Size], cells: Cells[Size]) -> tuple[Size, Size]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,14 @@ from ..core.arrays import clamp
 from .atoms import Diagonals, First
 from .closed_form import Axis, Counts, clamped_floors, floor_sum
 from .expression import Expr, atoms, check_lengths
+from .gaps import by_diagonals, gap_counts
 from .pieces import Pieces, Runs, Whole, pieces, repeated
 
 if TYPE_CHECKING:
     from ..core.typing import Bools, Size
 
 ENDS_AT_ONCE = 2**22
+T = TypeVar("T")
 
 
 class Group(NamedTuple):
@@ -71,7 +73,9 @@ def chunks(expr: Expr, columns: list[Whole]) -> Iterator[list[Whole]]:
 
 
 def counts_of(expr: Expr, sizes: list[Whole]) -> Counts:
-    """The counts of some problems."""
+    """The counts of some problems. Of a mask with stripes there is one."""
+    if by_diagonals(expr) and (counts := of_gaps(expr, sizes)) is not None:
+        return counts
     rows, cols = Axis(*sizes[:3]), Axis(*sizes[3:6])
     found, none = pieces(expr, rows.length, cols.length, sizes[6]), rows.whole * 0
     pairs = {(r, c): none.copy() for r in (False, True) for c in (False, True)}
@@ -95,6 +99,19 @@ def counts_of(expr: Expr, sizes: list[Whole]) -> Counts:
         np.add.at(seen_rows[r], problem, 1)
     owner, first, last = all_runs(found, gap[found.problem])
     return Counts({**pairs}, {**seen_rows}, {**lines(found.problem[owner], first, last, cols)})
+
+
+def of_gaps(expr: Expr, sizes: list[Whole]) -> Counts | None:
+    """The counts of one problem of a mask by diagonals; None if they have too many gaps."""
+    numbers = [int(size[0]) for size in sizes]
+    found = gap_counts(expr, Axis(*numbers[:3]), Axis(*numbers[3:6]), numbers[6])
+    if found is None:
+        return None
+
+    def of(part: dict[T, Size]) -> dict[T, Size]:
+        return {key: np.array([number], sizes[0].dtype) for key, number in part.items()}
+
+    return Counts(of(found.pairs), of(found.rows), of(found.cols))
 
 
 def all_runs(part: Pieces, gap: int | Whole = 1) -> Runs:

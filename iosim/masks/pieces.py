@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Whole = NDArray[np.int64]  # of Python integers (dtype object) where int64 is too small
 MOST_PIECES = 2**22  # pieces of rows
 MOST_RUNS = 2**26  # intervals of keys that are made at once
+MOST_LARGE_RUNS = 2**20  # the same over 2^31 positions and more, where numbers are Python integers
+MOST_ROWS = 2**24  # rows under stripes that are looked at one by one: some seconds
 ROWS_AT_ONCE = 2**18
 MOST_RESIDUES = 2**26  # of the periods of all pieces
 
@@ -119,8 +121,10 @@ class Pieces:
 
     def in_rows(self) -> Iterator[Pieces]:
         """The rows of the pieces of one problem, each by itself, some at a time."""
-        for start in range(0, int(self.stop[-1]), ROWS_AT_ONCE):
-            x = np.arange(start, min(int(self.stop[-1]), start + ROWS_AT_ONCE))
+        number = int(self.stop[-1])
+        affordable(number * (self.period > 1), MOST_ROWS, f"N = {number} queries that see different stripes")
+        for start in range(0, number, ROWS_AT_ONCE):
+            x = np.arange(start, min(number, start + ROWS_AT_ONCE))
             yield self.of(np.searchsorted(self.start, x, "right") - 1).within(x, x + 1)
 
     def joined(self) -> Pieces:
@@ -219,7 +223,8 @@ def repeated(seen: Bools, low: Whole, high: Whole) -> Runs:
     owner, start = np.nonzero(edge == 1)
     stop = np.nonzero(edge == -1)[1] - 1
     turns = (high // L - low // L + 1)[owner].astype(np.int64)
-    affordable(int(turns.sum()))
+    number, small = int(turns.sum()), len(owner) == 0 or max(int(high.max()), -int(low.min())) < 2**31
+    affordable(number, MOST_RUNS if small else MOST_LARGE_RUNS, f"N too large for {number} stripes")
     each = np.repeat(np.arange(len(owner)), turns)
     turn = np.arange(len(each)) - np.repeat(np.cumsum(turns) - turns, turns)
     origin = ((low // L)[owner[each]] + turn) * L
@@ -229,11 +234,12 @@ def repeated(seen: Bools, low: Whole, high: Whole) -> Runs:
     return Runs(owner[each][kept], a[kept], b[kept])
 
 
-def affordable(number: int, most: int = MOST_RUNS) -> None:
-    """Raise InputError for more intervals of a mask than can be looked at."""
+def affordable(number: int, most: int = MOST_RUNS, found: str | None = None) -> None:
+    """Raise InputError for more intervals of a mask than can be looked at. `found` says what they are."""
     if number > most:
         allowed = f"at most {most} stripes or chunks between the tiles"
-        raise InputError("--mask", f"{number} stripes", allowed, "try a smaller N, larger tiles or another stride")
+        hint = "try a smaller N, larger tiles or another stride"
+        raise InputError("--mask", found or f"{number} stripes", allowed, hint)
 
 
 # ---------------------------------------------------------------- the pieces of a mask
@@ -274,7 +280,8 @@ def pieces(expr: Expr, N: Whole, Nk: Whole, shift: Whole) -> Pieces:
 def visible_intervals(expr: Expr, rows: Whole, ends: Whole, shift: Whole, Nk: Whole) -> Bools:
     """Whether the predicates hold in the intervals between the ends, for each residue of y - x."""
     period = lcm(*(atom.shape.size for atom in atoms(expr) if isinstance(atom.shape, Stripes)))
-    affordable(len(rows) * (ends.shape[1] - 1) * period, MOST_RESIDUES)
+    number = len(rows) * (ends.shape[1] - 1) * period
+    affordable(number, MOST_RESIDUES, f"strides that repeat only after {period} tokens, over {int(Nk.max())} keys")
     x, y, moved = rows[:, None, None], ends[:, :-1, None], shift[:, None, None]
 
     def sees(atom: Atom) -> Test:

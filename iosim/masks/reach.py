@@ -161,9 +161,12 @@ def ends_by_interval(mask: BoundMask) -> Ends:
     """The ends of each query under a mask of tokens, from the intervals of keys that it sees."""
     import numpy as np
 
+    from .gaps import by_diagonals, ends_by_gaps
     from .pieces import pieces
 
     few_enough(mask.N, mask)
+    if by_diagonals(mask.mask.expr) and (each := ends_by_gaps(mask.mask.expr, mask.N, mask.Nk)) is not None:
+        return Ends(*each)
     found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
     whole = pieces(mask.mask.expr, *(np.array([size]) for size in (mask.N, mask.Nk, mask.shift)))
     for rows in whole.in_rows():

@@ -44,7 +44,12 @@ def of_tokens(expr: Expr, N: int, Nk: int) -> Visible:
     if all(strides) and 2 * lcm(*strides) <= min(Nk, MOST_RESIDUES):
         return of_strides(expr, lcm(*strides), N, Nk)
     strip = strip_of(expr, N, Nk, Nk - N)
-    return by_interval(expr, N, Nk) if strip is None else of_strip(strip, N, Nk)
+    if strip is not None:
+        return of_strip(strip, N, Nk)
+    from .gaps import by_diagonals, visible_by_gaps
+
+    found = visible_by_gaps(expr, N, Nk) if by_diagonals(expr) else None
+    return by_interval(expr, N, Nk) if found is None else found
 
 
 def of_strip(strip: Strip, N: int, Nk: int) -> Visible:
