@@ -115,6 +115,8 @@ def test_pairs_of_a_causal_union(N, S):
     found = visible(parse(f"causal&(strided:{S}|strided:{S + 1})"), N, N)
     assert found.any_rows == found.any_keys == found.keys == N
     assert found.pairs + found.any_rows - found.rows == pairs and found.rows == N - S
+    others = visible(parse(f"causal&~(strided:{S}|strided:{S + 1})"), N, N)  # more than 2^63 pairs for the larger N
+    assert others.pairs + others.any_rows - others.rows == N * (N + 1) // 2 - pairs
 
 
 @pytest.mark.parametrize(
