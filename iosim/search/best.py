@@ -254,8 +254,7 @@ def best_tiles(schedule: Schedule, problem: Attention, M_bytes: int, multiple: i
         if hasattr(stated, "best"):
             return cast("Tiling | None", stated.best(problem, M_bytes, multiple))
         return least_of(schedule, problem, stated(problem, multiple), M_bytes)
-    apart = schedule.sizes and not any({"rows_q", "rows_k"} <= {*pair} for pair in schedule.sizes)
-    if apart and mask_matters(schedule, problem) and few(schedule, problem, multiple):  # pairs depend on each other
+    if pairs_depend(schedule, problem) and few(schedule, problem, multiple):
         return least_of(schedule, problem, every_size(schedule, problem, multiple), M_bytes)
     tilings = [best_pair(pair, M_bytes) for pair in pairs_of(schedule, problem, multiple)]
     *before, last = tilings
@@ -372,6 +371,12 @@ def every_pair(pair: Pair, most: int, M_bytes: int) -> Tiling:
     return cast("Tiling", pair.tiling(*min(some, key=lambda one: cast("int", pair.moved(*one)))))
 
 
+def pairs_depend(schedule: Schedule, p: Attention[Size]) -> bool:
+    """Whether pairs of a schedule depend on each other: under a mask whose rows and keys are in different ones."""
+    together = any({"rows_q", "rows_k"} <= {*pair} for pair in schedule.sizes)
+    return bool(schedule.sizes) and not together and mask_matters(schedule, p)
+
+
 def few(schedule: Schedule, p: Attention, multiple: int) -> bool:
     """Whether all sizes of all pairs can be counted under a mask. Of more, pairs are searched one after the other."""
     pairs = pairs_of(schedule, p, multiple)
@@ -386,7 +391,8 @@ def every_size(schedule: Schedule, p: Attention, multiple: int) -> Iterator[Tili
     units = {name: cast("int", pair.units(name)) for pair in pairs for name in (pair.first, pair.second)}
     names = sorted(units, key=lambda name: name != outer)
     for sizes in product(*(range(multiple, units[name] * multiple + 1, multiple) for name in names)):
-        yield Tiling(**{"rows_q": multiple, "rows_k": multiple, **dict(zip(names, sizes, strict=True))})
+        least = dict.fromkeys(("rows_q", "rows_k", *schedule.more_tiles), multiple)
+        yield Tiling(**{**least, **dict(zip(names, sizes, strict=True))})
 
 
 def require_tokens(pair: Pair, sizes: int) -> None:

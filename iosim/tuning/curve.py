@@ -23,7 +23,7 @@ from ..core.tiling import Tiling
 from ..counting.count import measure
 from ..errors import InputError
 from ..schedules import Schedule
-from ..search.best import candidates, cheaper, footprint, inner_matters, integers, kept, one_by_one
+from ..search.best import candidates, cheaper, footprint, inner_matters, integers, kept, one_by_one, pairs_depend
 from ..timing.blocks import blocks
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def exact(schedule: Schedule, p: Attention, least_blocks: int = 1) -> bool:
     if schedule.candidates is None and not schedule.sizes:
         return "ideal" in schedule.rules or not inner_matters(schedule, p)
     complete = bool(schedule.sizes) and not schedule.more_tiles and (p.mask is DENSE or not schedule.skips)
-    return not p.divided and (least_blocks == 1 or complete)
+    return not p.divided and not pairs_depend(schedule, p) and (least_blocks == 1 or complete)
 
 
 def require_tokens(p: Attention) -> None:

@@ -88,7 +88,7 @@ def judge(rng, name, monkeypatch, most=14):
             if found is not None:
                 assert needs[found] <= M, (name, p, M, multiple, found)
                 assert moved[found] == least, (name, p, M, multiple, found)
-                if schedule.skips and p.mask is not DENSE:  # of equal outer tiles the smallest is taken
+                if skips_tiles(schedule, p) and p.mask is not DENSE:  # of equal outer tiles the smallest is taken
                     equal = [t for t in needs if needs[t] <= M and moved[t] == least]
                     assert outer(found) == min(map(outer, equal)), (name, p, M, multiple, found)
         if steps is not None and (step := step_at(steps, M)) is not None:
