@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LENGTHS_BYTES = 512
 """Bytes that a block of PyTorch's kernel for batches of unequal lengths loads beside its schedule: the two ends of its
 request in both lists of cumulative lengths, four words. Each of its four warps loads them, one sector of 32 B each."""
+MOST_SHARES = 1000  # shares under a mask that are counted one by one
 MOST_TILES = 4096  # tile sizes that are tried for one batch
 
 
@@ -293,7 +294,7 @@ def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:
     if p.mask is not DENSE and not p.mask.is_causal:
         return None
     if one.launch.share is not None:
-        return [*first_shares(p, with_mask(one.launch.share(p)), group)]
+        return first_shares(p, with_mask(one.launch.share(p)), group)
     if p.mask is DENSE:
         return [narrowed(p, N=rows)]
     last = (p.N - 1) // rows * rows  # the first row of the last tile
@@ -306,19 +307,21 @@ def largest_parts(batch: Batch, one: Counted) -> list[Attention[Size]] | None:
     ]
 
 
-def first_shares(p: Attention[Size], part: Attention[Size], group: int) -> Iterator[Attention[Size]]:
+def first_shares(p: Attention[Size], part: Attention[Size], group: int) -> list[Attention[Size]] | None:
     """The first shares of requests, of which no later one sees more: those whose keys all queries see together, and
-    those under the rest of `causal` one by one."""
+    those under the rest of `causal` one by one. None if more than MOST_SHARES are of that kind."""
     hidden = np.atleast_1d((p.mask is not DENSE) & (p.Nk - p.N // group < part.Nk - 1))
-    yield narrowed(part, Nk=np.where(hidden, 1, part.Nk))
-    alone = narrowed(part, Nk=part.Nk + 0 * p.Nk)
-    for k, one in enumerate(single(alone, len(hidden))):
-        if hidden[k]:
-            N, Nk = (int(np.broadcast_to(size, hidden.shape)[k]) for size in (p.N, p.Nk))
-            rest = between(-N, Nk - N // group, N // group, int(cast("int", one.Nk)))
-            mask = grouped(rest, group) if group > 1 else rest
-            assert mask is not None, "it is a strip of diagonals"
-            yield with_mask(one, mask)
+    sizes = [np.broadcast_to(np.asarray(size), hidden.shape)[hidden].tolist() for size in (p.N, p.Nk, part.Nk)]
+    each = sorted({*zip(*sizes, strict=True)})
+    if len(each) > MOST_SHARES:
+        return None
+    found = [narrowed(part, Nk=np.where(hidden, 1, part.Nk))]
+    for N, Nk, share in each:
+        rest = between(-N, Nk - N // group, N // group, share)
+        mask = grouped(rest, group) if group > 1 else rest
+        assert mask is not None, "it is a strip of diagonals"
+        found.append(with_mask(cast("Attention[Size]", narrowed(part, N=N, Nk=share)), mask))
+    return found
 
 
 def whole_tiles(one: Counted, end: Size) -> Size:
