@@ -71,7 +71,7 @@ def copy(tmp_path):
 
 EVEN = """    Row(
         "even",
-        lambda x, y, n, shift: y % 2 == 0,
+        lambda x, y, n: y % 2 == 0,
         "y is even",
     ),
 """
