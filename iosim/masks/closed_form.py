@@ -17,6 +17,21 @@ if TYPE_CHECKING:
     from ..core.typing import Size, Test
 
 
+class Visible(NamedTuple):
+    """What the queries of one head see.
+
+    `rows` is the number of queries that see two keys or more, `pairs` the number of pairs that they see, and `keys` the
+    number of keys that any of them sees. `any_rows` and `any_keys` are the numbers of queries that see a key, and of
+    keys that any query sees.
+    """
+
+    pairs: int
+    rows: int
+    keys: int
+    any_rows: int
+    any_keys: int
+
+
 class Axis(NamedTuple, Generic[S]):
     """An axis in tiles: `whole` tiles of `size` positions, then a ragged one of `rest` (none if 0)."""
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .atoms import Diagonals, Stripes
-from .closed_form import Axis, Counts, clamped_floors
+from .closed_form import Axis, Counts, Visible, clamped_floors
 from .expression import Atom, Expr, atoms, evaluate, joined
 from .pieces import Whole
-from .seen import Visible
 
 if TYPE_CHECKING:
     from ..core.typing import Bools

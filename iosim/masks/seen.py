@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from .closed_form import Visible
 
 if TYPE_CHECKING:
     from .closed_form import Strip
@@ -15,21 +17,6 @@ if TYPE_CHECKING:
     Ranges = list[tuple[int, int]]
 
 MOST_RESIDUES = 2**22  # some tenths of a second
-
-
-class Visible(NamedTuple):
-    """What the queries of one head see.
-
-    `rows` is the number of queries that see two keys or more, `pairs` the number of pairs that they see, and `keys` the
-    number of keys that any of them sees. `any_rows` and `any_keys` are the numbers of queries that see a key, and of
-    keys that any query sees.
-    """
-
-    pairs: int
-    rows: int
-    keys: int
-    any_rows: int
-    any_keys: int
 
 
 def of_tokens(expr: Expr, N: int, Nk: int) -> Visible:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, cast
 from ..core.problem import DENSE, Attention
 from ..core.tiling import Tiling
 from ..errors import InputError
-from .seen import Visible, of_tokens
+from .closed_form import Visible
+from .seen import of_tokens
 
 if TYPE_CHECKING:
     import numpy as np
