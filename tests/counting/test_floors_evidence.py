@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import sys
+from bisect import bisect_left
 from fractions import Fraction
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_formula_of_the_page_gives_the_known_values(pairs, rows, M, d, total
 
 
 def test_whole_numbers_are_those_of_real_arithmetic():
-    """The least R that all numbers of segments allow, by trying every sum of sizes one after the other."""
+    """The least R that all numbers of segments allow: the largest, over them, of the least sum of sizes that does it."""
     for work, lam, M in [
         (5000, Fraction(3, 2), 7),
         (12345, Fraction(4), 100),
@@ -63,9 +64,7 @@ def test_whole_numbers_are_those_of_real_arithmetic():
 
         found = 0
         for K in range(1, 400):
-            S = 0
-            while (S % K) * G(S // K + 1) + (K - S % K) * G(S // K) < work:
-                S += 1
+            S = bisect_left(range(10**6), work, key=lambda S: (S % K) * G(S // K + 1) + (K - S % K) * G(S // K))
             found = max(found, S - (K - 1) * M)
         assert by_hand.of_G(work, lam, M) == found
 
