@@ -71,9 +71,11 @@ def _public() -> list[str]:
 def __getattr__(name: str) -> object:
     if name == "__all__":
         return _public()
-    if (where := _module_of(name)) is None:
-        raise AttributeError(f"module 'iosim' has no attribute {name!r}")
     from importlib import import_module
+
+    if (where := _module_of(name)) is None:
+        old = import_module(".commands.old_words", __name__).in_python(name)
+        raise AttributeError(old or f"module 'iosim' has no attribute {name!r}")
 
     if name in import_module(".asked_modules", __name__).ASKED:
         return import_module(f".{name}", __name__)

@@ -1,4 +1,4 @@
-"""Commands of earlier versions, and the line that asks the same today."""
+"""Commands and functions of earlier versions, and what asks the same today."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class Old(NamedTuple):
     renamed: Mapping[str, str] = {}
     usual: str = ""
     """What the command asked about by itself, said where the person named no schedule."""
+    python: str = ""
+    """What asks the same as a function, after `iosim.`."""
 
 
 OVER_N = "tune --over N"
@@ -25,12 +27,13 @@ OLD = {
         with_option={"--M": OVER_N, "--hardware": OVER_N},
         renamed={"--detail": "--all"},
         usual="--schedule standard,flash1,flash2",
+        python="curve or iosim.over_N",
     ),
-    "training": Old("count --pass step"),
+    "training": Old("count --pass step", python="count(passes='step')"),
     "gather": Old("sweep --gather"),
-    "mask": Old("plot --picture mask", argument="--mask"),
-    "check": Old("verify --cpu"),
-    "play": Old("report --open"),
+    "mask": Old("plot --picture mask", argument="--mask", python="plot(picture='mask')"),
+    "check": Old("verify --cpu", python="verify(cpu=True)"),
+    "play": Old("report --open", python="report"),
 }
 GONE = {"calibrate": "times are bounds now, of data-sheet rates (iosim roofline, iosim verify)"}
 """Commands that nothing asks for any more, with the reason."""
@@ -52,3 +55,9 @@ def said_now(command: str, args: Sequence[str]) -> str:
     now = next((other for flag, other in old.with_option.items() if flag in flags), old.now)
     named = [] if "--schedule" in flags or not old.usual else [old.usual]
     return " ".join(["iosim", now, *filter(None, [shlex.join(line)]), *named])
+
+
+def in_python(name: str) -> str:
+    """What is said of a function of an earlier version; an empty text of every other name."""
+    now = OLD[name].python if name in OLD else ""
+    return f"iosim.{name} is now iosim.{now}" if now else ""

@@ -1,5 +1,10 @@
-"""A user's script is type-checked: iosim ships its types, and names that are loaded late have them too."""
+"""A user's script is type-checked: iosim ships its types, and names that are loaded late have them too.
 
+`python tests/house/test_typed.py` writes the names for type checkers, and signatures.txt: what docs/stability.md promises
+of Python, so that its diff shows each change of it.
+"""
+
+import inspect
 import os
 import re
 import site
@@ -86,18 +91,76 @@ STUB = ROOT / "iosim" / "__init__.pyi"
 
 def stub():
     """The names of iosim for type checkers, from its own list and the manifests."""
-    lines = sorted(f"from .{iosim._module_of(name)} import {name} as {name}" for name in iosim._public()[1:])
-    lines.insert(0, "from .version import __version__ as __version__")
+    where = {"__version__": "version", **{name: iosim._module_of(name) for name in iosim._public()[1:]}}
+    lines = sorted(f"from .{module} import {name} as {name}" for name, module in where.items())
     return "\n".join(
         ['"""All names of iosim, for type checkers. tests/house/test_typed.py writes it."""', "", *lines, ""]
     )
 
 
 def test_type_checkers_see_every_name():
-    assert sorted(STUB.read_text().split("\n")) == sorted(stub().split("\n")), (
+    assert STUB.read_text() == stub(), "python tests/house/test_typed.py writes it"
+
+
+SIGNATURES = Path(__file__).with_name("signatures.txt")
+
+
+def signatures():
+    """A line for each function of iosim, and for each class and what it has, in order of their names. What every answer
+    can do stands once."""
+    from iosim.answer import Answer
+    from iosim.core.keywords import ProblemOptions
+
+    lines = [f"options.{name}: {kind.__forward_arg__}" for name, kind in sorted(ProblemOptions.__annotations__.items())]
+    lines += [f"answer.{line}" for line in members(Answer)]
+    for name in sorted(iosim._public()[1:]):
+        found = getattr(iosim, name)
+        if not isinstance(found, type):
+            lines += [f"iosim.{name}" + (called(found) if callable(found) else f": {type(found).__name__}")]
+        elif issubclass(found, Answer):
+            lines += [f"iosim.{name}.{line}" for line in members(found) if "(" not in line.partition(":")[0]]
+        else:
+            lines += [f"iosim.{name}{called(found)}", *(f"iosim.{name}.{line}" for line in members(found))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def called(found):
+    """How something is called, with the types as they are written; empty where Python cannot say."""
+    try:
+        shown = str(inspect.signature(inspect.unwrap(found)))
+    except (TypeError, ValueError):
+        return ""
+    return as_written(re.sub(r"\((cls|self)(, )?", "(", re.sub(r" at 0x\w+", "", shown)))
+
+
+def as_written(types):
+    return re.sub(r"(: |-> )'([^']*)'", r"\1\2", re.sub(r"ForwardRef\(('.*?')[^)]*\)", r"\1", types))
+
+
+def members(found):
+    """The public fields, properties and methods of a class, those of its parents in iosim included."""
+    own = [one for one in reversed(found.__mro__) if one.__module__.startswith("iosim")]
+    types = {name: kind for one in own for name, kind in vars(one).get("__annotations__", {}).items()}
+    for name in sorted({*types, *(name for one in own for name in vars(one))}):
+        member = inspect.getattr_static(found, name, None)
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield f"{name}: {member.fget.__annotations__.get('return')}"
+        elif inspect.isroutine(member):
+            yield name + called(getattr(member, "__func__", member))
+        else:
+            kind = types.get(name, type(member).__name__)
+            yield f"{name}: {getattr(kind, '__forward_arg__', kind)}"
+
+
+def test_signatures_are_those_that_are_kept():
+    """A name, an argument or a field that goes breaks scripts: docs/stability.md says what is owed then."""
+    assert SIGNATURES.read_text().splitlines() == signatures().splitlines(), (
         "python tests/house/test_typed.py writes it"
     )
 
 
 if __name__ == "__main__":
     STUB.write_text(stub())
+    SIGNATURES.write_text(signatures())
