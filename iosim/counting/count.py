@@ -31,6 +31,7 @@ from .run import total_of_ideal as total_of_ideal
 from .run import with_initial_writes as with_initial_writes
 from .run import with_plain_keys as with_plain_keys
 from .run import with_time as with_time
+from .sentence import room_of
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -94,12 +95,16 @@ def count_published(found: Report, M_bytes: int, names: Collection[str], chip: H
 
 
 def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]) -> list[Bound]:
-    """The bounds of each family that was counted, with its least traffic that fits."""
+    """The bounds of each family that was counted, with its least traffic that fits. Without M they are those of an SRAM
+    with room for the given tiles that move least."""
     found: list[Bound] = []
     for family in dict.fromkeys(SCHEDULES[r.schedule].family for r in results):
         of_family = [r for r in results if SCHEDULES[r.schedule].family == family]
-        least = min((r.total for r in of_family if r.fits and r.total is not None), default=None)
-        found += bounds(problem, M_bytes, least, family)
+        fitting = [r for r in of_family if r.fits is not False and r.total is not None]
+        least = min(fitting, key=lambda r: r.total or 0, default=None)
+        room = None if least is None else room_of(least, M_bytes)
+        attainable = None if least is None or room is None else least.total
+        found += bounds(problem, M_bytes if room is None else room, attainable, family)
     return found
 
 

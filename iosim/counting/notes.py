@@ -208,12 +208,16 @@ def notes_on_tiles(report: Answered, instead: str = "") -> list[str]:
     return tile_notes(found, report.M_bytes, (r.schedule for r in report.results if r.tiling == "best"), instead)
 
 
-# ---------------------------------------------------------------- the least SRAM
+# ---------------------------------------------------------------- the SRAM
+
+FOOTPRINT = "M is not given: the floor of given tiles is that of an SRAM with room for them"
 
 
 def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result], multiple: int = 1) -> list[str]:
-    """A note if no result of a count fits in M."""
-    if M_bytes is None or not results or any(r.fits is not False for r in results):
+    """A note if M is not given, or if no result of a count fits in it."""
+    if M_bytes is None:
+        return [FOOTPRINT] if any(r.ratio_to_floor and r.tiling == "given" for r in results) else []
+    if not results or any(r.fits is not False for r in results):
         return []
     names = dict.fromkeys(r.schedule for r in results)
     needs = {name: least_bytes(name, problem, multiple) for name in names if "ideal" not in SCHEDULES[name].rules}

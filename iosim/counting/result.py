@@ -57,12 +57,12 @@ class Result(Answer):
     """`flops` over `total_bytes`."""
     ratio_to_order: float | None = None
     """`total` over N Nk d^2 / M of all heads, the order of Dao et al. 2022, Theorem 2. None for what is not attention's
-    forward pass."""
+    forward pass. Without M it is that of the footprint of given tiles."""
     ratio_to_standard: float | None = None
     """`total` over the `total` of the schedule `standard`. None unless the schedule is a forward pass of attention."""
     ratio_to_floor: float | None = None
-    """`total` over the floor of counting/floors.py; without M, over the compulsory words. None if the tiles do not fit
-    in M."""
+    """`total` over the floor of counting/floors.py; without M, over that of an SRAM with room for given tiles. None if
+    they do not fit in M."""
     adds: int | None = None
     """Words that are added in HBM, as by atomic adds. `reads` and `writes` each count every one of them."""
     total_with_adds: int | None = None

@@ -108,8 +108,9 @@ def run(
     multiple: int = 1,
     chip: Hardware | None = None,
 ) -> Result:
-    """The count of one schedule with one tile rule. On a chip it has a least time, and its accumulators and scores are
-    in registers, unless its tiles are those of a paper."""
+    """The count of one schedule with one tile rule. Without M the floor of given tiles is that of an SRAM with
+    room for them. On a chip it has a least time, and its accumulators and scores are in registers, unless its tiles are
+    those of a paper."""
     require(schedule, problem)
     label = rule_name(rule)
     tiling = choose_tiling(schedule, rule, problem.packed, M_bytes, multiple, chip)
@@ -121,13 +122,14 @@ def run(
         problem = on_chip(problem, chip, stages=1)
     packed = problem.packed
     counted = measure(schedule, packed, tiling)
-    M_words = None if M_bytes is None else int(problem.on_chip_words(M_bytes))
+    room = counted["smem_peak_bytes"] if M_bytes is None and label == "given" else M_bytes
+    M_words = None if room is None else int(problem.on_chip_words(room))
     apart = schedule.family in APART
     standard = None if apart else total_of_ideal(SCHEDULES["standard"], with_plain_keys(problem))
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     adds = sum(counted["tensors"][name]["reads"] for name in schedule.adds if name in counted["tensors"])
     once = counted["total"] - adds
-    least = None if fits is False else floor_of(problem, M_bytes, schedule.family)
+    least = None if fits is False else floor_of(problem, room, schedule.family)
     found = Result(
         schedule=schedule.name,
         tiling=label,

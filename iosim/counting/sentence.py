@@ -75,7 +75,8 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
     ways = [as_way(report.problem, report.M_bytes, r) for r in counted]
     of_way = dict(zip(map(id, ways), counted, strict=True))
     baseline = next((way for way in ways if of_way[id(way)].schedule == BASELINE), None)
-    return verdict(ways, "move", report.M_bytes, baseline, lambda *pair: why(*(of_way[id(way)] for way in pair)))
+    memory = report.M_bytes if best is None else room_of(best, report.M_bytes)
+    return verdict(ways, "move", memory, baseline, lambda *pair: why(*(of_way[id(way)] for way in pair)))
 
 
 def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> list[str]:
@@ -97,10 +98,15 @@ def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
     moved, words, share = result.total_bytes or 0, result.total or 0, result.ratio_to_floor
     name = result.schedule + tile_sizes(result) + flags(vars(result).get("options") or {})
     one_width = moved == words * problem.word_bytes and problem.cache_dtype == problem.dtype
-    least = floor_of(problem, M_bytes, SCHEDULES[result.schedule].family) or 0 if share else 0
+    least = floor_of(problem, room_of(result, M_bytes), SCHEDULES[result.schedule].family) or 0 if share else 0
     floor = f"less than {about(least * problem.word_bytes)}" if one_width else f"fewer than {least:,} words"
     shown = "" if one_width or share is None else f"{words:,} words ({about(moved)})"
     return Way(name, moved, result.fits, result.smem_peak_bytes or result.sram_peak_bytes or 0, share, floor, shown)
+
+
+def room_of(result: Result, M_bytes: int | None) -> int | None:
+    """The SRAM of a result's floor: without M, one with room for given tiles."""
+    return result.smem_peak_bytes if M_bytes is None and result.tiling == "given" else M_bytes
 
 
 def why(best: Result, other: Result) -> str:

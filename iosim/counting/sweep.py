@@ -6,7 +6,7 @@ Imports NumPy.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import prod
 from types import SimpleNamespace
@@ -355,10 +355,17 @@ def run_in_arrays(
         M_bytes = as_objects(M_bytes)
     standard = measure(SCHEDULES["standard"], with_plain_keys(problem), Tiling(1, 1))["total"]
     length = len(np.atleast_1d(problem.N))
-    families = dict.fromkeys(schedule.family for schedule, _ in runs)
-    floors = {family: floor_words(problem, M_bytes, family, length) if with_floor else None for family in families}
+    floors: dict[str, Floats | None] = {}
+
+    def least(family: str, need: Size | None) -> Floats | None:
+        if M_bytes is None and need is not None:
+            return floor_words(problem, need, family, length)
+        if family not in floors:
+            floors[family] = floor_words(problem, M_bytes, family, length)
+        return floors[family]
+
     return [
-        cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard, floors[schedule.family])
+        cells_of(problem.packed, M_bytes, schedule, rule, multiple, standard, least if with_floor else None)
         for schedule, rule in runs
     ]
 
@@ -399,9 +406,10 @@ def cells_of(
     rule: Rule,
     multiple: int,
     standard: Size,
-    least: Floats | None,
+    least: Callable[[str, Size | None], Floats | None] | None,
 ) -> CellValues:
-    """The results of one schedule and tile rule. `standard` are the words of standard attention, `least` the floor."""
+    """The results of one schedule and tile rule. `standard` are the words of standard attention; `least` computes the
+    floor of a family, without M that of the bytes that tiles need."""
     tiling, nothing = tilings_of(problem, M_bytes, schedule, rule, multiple)
     counted = measure(schedule, problem, tiling)
     ideal, apart = rule == "ideal", schedule.family in APART
@@ -410,8 +418,11 @@ def cells_of(
     row["fits"] = fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     row["limit"] = limits(fits, counted["least_smem_bytes"], M_bytes)
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
-    row["ratio_to_floor"] = None if least is None else ratio_to_floor(counted["total"], least, fits)
-    row["ratio_to_order"] = None if M_bytes is None or apart else ratio_to_order(problem, M_bytes, counted)
+    need = counted["smem_peak_bytes"]
+    floor = None if least is None else least(schedule.family, None if ideal else need)
+    row["ratio_to_floor"] = None if floor is None else ratio_to_floor(counted["total"], floor, fits)
+    room = need if M_bytes is None and not ideal else M_bytes
+    row["ratio_to_order"] = None if room is None or apart else ratio_to_order(problem, room, counted)
     if np.any(nothing):
         gone = np.asarray(nothing, bool)
         limit = np.where(gone, np.array(None, object), np.asarray(row["limit"], object))
@@ -446,7 +457,7 @@ def limits(fits: object, least_smem_bytes: Size, M_bytes: Whole | None) -> objec
     return np.where(np.asarray(fits), np.array(None, object), short.astype(object))
 
 
-def ratio_to_order(problem: Attention[Size], M_bytes: Whole, counted: Counted[Size]) -> Floats:
+def ratio_to_order(problem: Attention[Size], M_bytes: Size, counted: Counted[Size]) -> Floats:
     """Words over N^2 d^2 / M; NaN if M holds no word."""
     M_words = cast("Whole", problem.on_chip_words(M_bytes))
     ratio = np.asarray(counted["total"] / order_words(problem, np.where(M_words < 1, 1, M_words)), float)

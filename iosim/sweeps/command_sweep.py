@@ -233,10 +233,16 @@ def answer_size(plan: Sweep, asked: str, target: Target) -> None:
 
 
 def notes_on_schedules(plan: Sweep) -> list[str]:
-    """Notes on schedules that a sweep leaves out, and on those that skip nothing under its masks."""
-    from ..counting.notes import keys_notes, mask_notes
+    """Notes on schedules that a sweep leaves out, on the floor without M, and on schedules that skip nothing under its
+    masks."""
+    from ..core.tiling import Tiling
+    from ..counting.bounds import FLOORS
+    from ..counting.notes import FOOTPRINT, keys_notes, mask_notes
 
     left_out = [] if plan.schedules else keys_notes(plan.sample(plan.masks[0]))
+    runs = [run for mask in plan.masks for run in plan.runs(mask)]
+    if plan.sizes["M"] is None and any(isinstance(rule, Tiling) and one.family in FLOORS for one, rule in runs):
+        left_out.append(FOOTPRINT)
     return left_out + [
         note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))
     ]

@@ -16,7 +16,7 @@ from test_golden import NAMES as GOLDEN_NAMES
 import iosim
 from iosim import SCHEDULES, Attention, Tiling, floor
 from iosim.counting import floors, forms
-from iosim.counting.count import measure
+from iosim.counting.count import count, measure
 from iosim.counting.floor_arrays import floor_words
 from iosim.counting.floors import backward_floor, forward_floor
 from iosim.errors import InputError
@@ -700,3 +700,26 @@ def test_a_latent_key_that_only_single_sights_see_is_read_in_part():
 def test_registers_hold_words_of_the_floor():
     p = Attention(256, 64, register_bytes=4096)
     assert floor(p, 8192).words == floor(Attention(256, 64), 8192 + 4096).words < floor(Attention(256, 64), 8192).words
+
+
+@pytest.mark.parametrize("mask", ["dense", "causal", "window:5"])
+def test_without_M_given_tiles_have_the_floor_of_an_sram_with_room_for_them(mask):
+    """The count says the same as at the M that holds the tiles exactly."""
+    rng, names = random.Random(4), "flash1,flash2,standard-tiled,small-cache-bwd,standard"
+    for _ in range(8):
+        p = {"N": rng.randint(20, 99), "d": rng.randint(2, 40), "mask": mask, "heads": 2}
+        tiles = f"{rng.randint(1, 20)}x{rng.randint(1, 20)}"
+        found = count(**p, schedules=names, tiles=tiles)
+        for row in found:
+            M = row.smem_peak_bytes if row.tiling == "given" else None
+            at, below = (count(**p, tiles=tiles, M=M and M - less, schedules=row.schedule) for less in (0, 1))
+            assert row.fits is None and (M is None or (at.results[0].fits and not below.results[0].fits))
+            ratios = (row.ratio_to_floor, row.ratio_to_order, row.ratio_to_floor_with_adds)
+            of = at.results[0]
+            assert (
+                ratios == (of.ratio_to_floor, of.ratio_to_order, of.ratio_to_floor_with_adds)
+                and row.ratio_to_floor >= 1
+            )
+        alone = count(**p, schedules="flash2", tiles=tiles)
+        assert alone.bounds == count(**p, schedules="flash2", tiles=tiles, M=alone["flash2"].smem_peak_bytes).bounds
+        assert "of its class" in alone.answer and any("M is not given" in note for note in found.notes)

@@ -123,7 +123,7 @@ def test_names_decide_nothing(monkeypatch):
 
 def test_without_M_nothing_is_said_to_fit():
     report = count(64, 8, tiles="16x16", schedules="flash1,flash2")
-    assert "of its class" not in report.answer and report["flash2"].sram_peak_bytes == 1600
+    assert report["flash2"].fits is None and report["flash2"].sram_peak_bytes == 1600
     (text,) = lead_lines(count(512, 64, tiles="16x16", schedules="standard"))
     assert text == "standard moves 2.25 MiB; no exact algorithm can move less than 256 KiB: this is 9 times that."
 
