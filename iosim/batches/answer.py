@@ -15,7 +15,7 @@ from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
 from ..counting.floors import narrowest_bytes
-from ..counting.given import memory, without_memory
+from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
 from ..counting.names import takes_options
@@ -291,9 +291,10 @@ PART_SHAPE: Columns[Row] = (
 @takes_options()
 def batch(
     requests: RequestsAsked,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     hardware: str | None = None,
     paper_model: bool = False,
     ways: str | Sequence[str] = (),
@@ -312,6 +313,7 @@ def batch(
       mappings with these.
     - `ways`: names, as `"repeat,pack"`; by default all that can be run.
     - `tiles`: Br x Bc as `128x64`, or `best`: those of least traffic for each way that fit in M.
+    - `model`: a config.json, as in `count`, whose layers are taken too.
     - `layers`: layers of the model, of which each has its own Q, K and V.
     - `chunks`: sizes of prefill chunks, each of which is a further way.
     - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.
@@ -325,7 +327,7 @@ def batch(
     if rule == "paper" or rule == "ideal":
         raise InputError("--tiles", rule, "best, or Br x Bc as in 128x64", "all requests of a launch have one tile")
     depth, size = parse_count(layers, "--layers"), memory(M, hardware)
-    problem = Attention(1, d, mask=parse_mask(mask), batch=depth, **under.options)
+    problem = Attention(1, head_dimension(d), mask=parse_mask(mask), batch=depth, **under.options)
     if problem.mask.tile_units:
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
     M_bytes = None if size is None else parse_bytes(size, problem.word_bytes)

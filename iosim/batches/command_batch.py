@@ -15,6 +15,7 @@ from ..commands.options import (
     flag_option,
     json_option,
     memory_options,
+    model_option,
     multiple_option,
     options,
     problem_asked,
@@ -77,6 +78,7 @@ PICTURES = ("html", "svg", "png", "pdf")
     kind=Kind(requests_of),
 )
 @problem_options_without("N", "Nk", "batch")
+@model_option
 @text_option("--layers", "Layers of the model (default: 1).", metavar="COUNT", kind=COUNT)
 @memory_options
 @repeated_option(

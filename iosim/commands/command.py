@@ -29,7 +29,7 @@ from ..units import DTYPE_BYTES, rounded_down
 from ..version import __version__
 from .answer import say
 from .load import load_ahead, load_option
-from .notes import NOTES, check_unread
+from .notes import NOTES, check_unread, note
 from .options import ONE_OR_AXIS, PLACES, TILES, Option, row_option
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Need(NamedTuple):
     or_else: tuple[str, ...] = ()
 
 
-N, D, M = Need("N"), Need("d"), Need("M", ("hardware",))
+N, D, M = Need("N"), Need("d", ("model",)), Need("M", ("hardware",))
 M_OR_TILES = Need("M", ("hardware", "tiles"))
 
 
@@ -257,6 +257,7 @@ class Command(click.Command):
         """Run the command. If it fails, or if the line could not be parsed, name all faults of its options."""
         found = faults_in(ctx)
         try:
+            self.take_model(ctx)
             if ctx.params.pop("causal", False):
                 self.take_causal(ctx.params)
             if not found:
@@ -297,6 +298,24 @@ class Command(click.Command):
         """A note for each size that is given in decimals that make no whole bytes."""
         given = ((o.flag, ctx.params.get(str(o.name))) for o in self.options_of(ctx) if o.kind in (SIZE, REGISTERS))
         return [f"{flag} {note}" for flag, text in given if isinstance(text, str) for note in rounded_down(text)]
+
+    def take_model(self, ctx: click.Context) -> None:
+        """Fill in the options that a model's file has and the line has not. A note says which."""
+        if (file := ctx.params.get("model")) is None:
+            ctx.params.pop("model", None)
+            return
+        from ..model_file import read_model
+
+        given = {name for name, value in ctx.params.items() if value not in (None, False)}
+        flags = {str(option.name): option.flag for option in self.options_of(ctx)}
+        model = read_model(str(file), given, flags)
+        if "mask" in model.options:
+            ctx.params["causal"] = False  # the window is causal
+        ctx.params.update({name: value if value is True else str(value) for name, value in model.options.items()})
+        del ctx.params["model"]
+        texts = [flags[name] + ("" if value is True else f" {value}") for name, value in model.options.items()]
+        for text in (f"{' '.join(texts) or 'nothing'} taken", *model.left_out):
+            note(ctx, f"--model {file}: {text}")
 
     def take_causal(self, params: dict[str, object]) -> None:
         """Set the mask to causal if --causal is given."""

@@ -16,6 +16,7 @@ from .options import (
     flag_option,
     gathered,
     memory_options,
+    model_option,
     outputs,
     problem_asked,
     problem_options,
@@ -50,6 +51,7 @@ class OfStep(NamedTuple):
     first="heads causal mask hardware schedules tiles passes",
 )
 @problem_options
+@model_option
 @memory_options
 @tile_options
 @variant_options

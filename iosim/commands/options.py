@@ -358,6 +358,12 @@ def variants_without(*names: str) -> Decorator:
     return apply
 
 
+model_option = text_option(
+    "--model",
+    "A model's config.json of Hugging Face's form: its heads, head dimension, layers and window, where not given.",
+    metavar="FILE",
+    also=("config", "model-config", "hf-config"),
+)
 visit_option = rows(OF_EVERY_PROBLEM["visit_all"])
 gqa_option = rows(OF_EVERY_PROBLEM["gqa"])
 chip_options = rows(*CHIP)

@@ -148,6 +148,13 @@ def several(text: str) -> bool:
     return "," in text or ":" in text
 
 
+def head_dimension(d: int | None) -> int:
+    """d. Raises InputError where it is not given, also by a model's file."""
+    if d is None:
+        raise InputError("--d", "nothing", "a whole number from 1", "give --d, or --model with a config.json")
+    return d
+
+
 def without_memory() -> InputError:
     """The fault of a question that has neither M nor tiles."""
     hint = "or --hardware h100, or --tiles 128x64 without M; in Python hardware='h100', or tiles='128x64'"

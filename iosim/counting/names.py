@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import cache, wraps
 from inspect import signature
 from typing import Any, ParamSpec, TypeVar
+from warnings import warn
 
 from ..core.options import OF_EVERY_PROBLEM, find_option, option_names
 from ..core.problem import USUAL
@@ -37,6 +38,8 @@ def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Call
 
         @wraps(function)
         def checked(*values: Parameters.args, **given: Parameters.kwargs) -> Answer:
+            if "model" in own and given.get("model") is not None:
+                fill_in(given, known, [*own[: len(values)], *map(str, given)])
             in_full(given, own, several=bool(others))
             check_names(f"{function.__name__}: keyword", given, known)
             return function(*values, **given)
@@ -44,6 +47,21 @@ def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Call
         return checked
 
     return named
+
+
+def fill_in(given: dict[str, Any], known: Collection[str], named: Collection[str]) -> None:  # type: ignore[explicit-any]
+    """Fill in the options that a model's file has, and warn of what they leave out. `known` are the parameters of the
+    function, and `named` those that have a value."""
+    from ..model_file import read_model
+
+    file = given.pop("model")
+    named = [name for name in named if given.get(name, name) not in (None, False)]
+    model = read_model(str(file), named, {*known, *USUAL} - ({"mask"} - {*known}))
+    if "mask" in model.options:
+        given.pop("causal", None)  # the window is causal
+    given.update(model.options)
+    for text in model.left_out:
+        warn(f"model {file}: {text}", stacklevel=3)
 
 
 SHORT = {"schedule": "schedules", "registers": "register_bytes"}

@@ -12,7 +12,7 @@ from ..masks import parse_mask
 from ..units import parse_bytes
 from . import count as forward
 from .conditions import conditions
-from .given import memory
+from .given import head_dimension, memory
 from .names import takes_options
 
 if TYPE_CHECKING:
@@ -29,9 +29,10 @@ PASSES = ("forward", "backward", "step")
 @overload
 def count(
     N: int,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     passes: Literal["forward", "backward"] = "forward",
     hardware: str | None = None,
     paper_model: bool = False,
@@ -46,9 +47,10 @@ def count(
 @overload
 def count(
     N: int,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     passes: Literal["step"],
     hardware: str | None = None,
     paper_model: bool = False,
@@ -66,9 +68,10 @@ def count(
 @takes_options()
 def count(
     N: int,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     passes: str = "forward",
     hardware: str | None = None,
     paper_model: bool = False,
@@ -95,6 +98,8 @@ def count(
     - `tiles`: `paper`, `best`, or Br x Bc as `128x64`, `(128, 64)` or a Tiling. By default each schedule is counted
       with its own rules.
     - `tile_multiple`: the sizes of `best` tiles are multiples of it.
+    - `model`: a config.json of Hugging Face's form, or its folder, whose heads, head dimension and window are taken
+      where they are not given. A warning says what is left out.
     - `mask`: a string as `causal&window:128`, or a mask made by `iosim.masks.parse_mask`.
     - Of a step: `combinations` are names of passes.COMBINATIONS, `backward_tiles` is `tiles` unless given, and
       `unfused` are operations that standard attention does in separate passes (names of passes.UNFUSED).
@@ -109,7 +114,7 @@ def count(
     if wrong:
         raise InputError(wrong[0], of_step[wrong[0]], "with --pass step")
     both = tiles and (tiles, backward_tiles) if passes == "step" else tiles
-    under = conditions(hardware, options, tile_multiple, paper_model, both)
+    under, d = conditions(hardware, options, tile_multiple, paper_model, both), head_dimension(d)
     if passes == "step":
         from .passes import combinations_of
         from .step import count_steps

@@ -11,6 +11,7 @@ from ..core.problem import DENSE, Attention
 from ..counting.asked import asked, header
 from ..counting.columns import problem_columns, problem_row
 from ..counting.conditions import conditions
+from ..counting.given import head_dimension
 from ..counting.given import memory as sram
 from ..counting.names import takes_options
 from ..errors import InputError, suggestion
@@ -292,9 +293,10 @@ def most(result: LinkResult) -> tuple[int, int]:
 @takes_options()
 def links(
     N: int,
-    d: int,
+    d: int | None = None,
     ranks: int | str | None = None,
     *,
+    model: str | None = None,
     nodes: str | None = None,
     M: int | str | None = None,
     hardware: str | None = None,
@@ -315,10 +317,11 @@ def links(
     of a GPU and the rates; `memory` (bytes), `link` and `network` (bytes a second that a GPU receives, one
     direction, as 450GB) win where they are given. `schedules` are names of schemes. `passes` is forward, backward, or
     step: both in one run, which keeps what it can. With `detail` the answer has the
-    words of each pair of GPUs. Other options are those of `iosim.count`. Raises InputError for whatever is not allowed.
+    words of each pair of GPUs. `model` is a config.json, as in `iosim.count`, and other options are those of
+    `iosim.count` too. Raises InputError for whatever is not allowed.
     """
     under = conditions(hardware, options, tile_multiple, paper_model)
-    problem = Attention(N, d, mask=parse_mask(mask), **under.options)
+    problem = Attention(N, head_dimension(d), mask=parse_mask(mask), **under.options)
     check_problem(problem, passes)
     implied = [*under.notes]
     if decoding_shares(problem) and options.get("gqa") is None:

@@ -15,6 +15,7 @@ from ..commands.options import (
     gqa_option,
     json_option,
     memory_options,
+    model_option,
     multiple_option,
     options,
     own_option,
@@ -101,6 +102,7 @@ link_options = options(
 )
 @link_options
 @problem_options
+@model_option
 @memory_options
 @multiple_option
 @gqa_option

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from ..commands.answer import Output, answer_all
 from ..commands.command import D, named_command
-from ..commands.options import COUNT, SIZE, flag_option, outputs, problem_asked, size_options, text_option, tiles_option
+from ..commands.options import (
+    COUNT,
+    SIZE,
+    flag_option,
+    model_option,
+    outputs,
+    problem_asked,
+    size_options,
+    text_option,
+    tiles_option,
+)
 from ..counting.given import Asked, counts
 
 
 @named_command("memory", needs=(D,), axes=("N", "tiles"))
 @text_option("--N", "Queries: an axis as in 1024,4096 or 1024:32768:x2.", metavar="COUNTS", kind=COUNT)
 @size_options
+@model_option
 @text_option(
     "--budget",
     "The largest N whose tensors fit in this much memory, as in 12GB.",

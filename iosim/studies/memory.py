@@ -9,6 +9,7 @@ from ..answer import Column, Columns, Row, Table, numbered
 from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention
 from ..core.tiling import S, parse_tiles, tiles_text
+from ..counting.given import head_dimension
 from ..counting.names import takes_options
 from ..counting.passes import COMBINATIONS
 from ..errors import InputError
@@ -107,6 +108,7 @@ def memory(
     N: Axis | None = None,
     d: int | None = None,
     *,
+    model: str | None = None,
     budget: int | str | None = None,
     tiles: TilesAsked | None = None,
     grid: bool = False,
@@ -123,12 +125,12 @@ def memory(
     - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: the rows of
       each program of a one-dimensional grid.
 
+    - With `model`, a config.json: its heads, head dimension and layers, where they are not given.
+
     Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
-    if d is None:
-        raise InputError("--d", "nothing", "a whole number from 1", "give --d")
     Nk = options.pop("Nk", None)
-    p, text = Attention(1, d, **options), None if tiles is None else tiles_text(tiles)  # type: ignore[misc]  # no causal
+    p, text = Attention(1, head_dimension(d), **options), None if tiles is None else tiles_text(tiles)  # type: ignore[misc]  # no causal
     return memory_of(p, N, Nk, budget, text, grid, layers)
 
 

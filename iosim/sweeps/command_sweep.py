@@ -27,6 +27,7 @@ from ..commands.options import (
     gathered,
     json_option,
     memory_options,
+    model_option,
     options,
     own_option,
     problem_options,
@@ -57,7 +58,7 @@ own_options = options(
 )
 NEEDS = (
     Need("N", ("config", "gather")),
-    Need("d", ("config", "gather")),
+    Need("d", ("model", "config", "gather")),
     Need("M", ("hardware", "tiles", "config", "what", "gather")),
 )
 
@@ -146,6 +147,7 @@ class Target(NamedTuple):
 )
 @click.argument("config", required=False)
 @problem_options
+@model_option
 @memory_options
 @tile_options
 @variant_options

@@ -60,6 +60,7 @@ def sweep(
     hardware: AxisValue = None,
     *,
     what: str = COUNT,
+    model: str | None = None,
     jobs: int | None = None,
     dask: str | None = None,
     scheduler: str | None = None,
@@ -75,7 +76,7 @@ def sweep(
       and the options of schedules that take a value, as splits and gqa.
     - An axis is one value, a list, or a string as `1024,4096`. An axis of sizes may be a range: `1024:8192:x2` doubles,
       and `8:64:+8` adds 8.
-    - `schedules` are those of `count`. Other options are fields of `Attention`.
+    - `schedules` and `model` are those of `count`. Other options are fields of `Attention`.
     - `what`: the command that is asked at each point: `count`, `tune`, `cache`, `check`, `roofline` or `links`. Options
       of these commands (`iosim sweep --help-all`) are axes too, except the flags `curve`, `decode` and `detail`.
     - `jobs`: the number of processes of this machine. `dask`, or `scheduler`: workers of Dask, as `local` or

@@ -117,6 +117,7 @@ POOLS = {
     "--memory": (["1MB", "80GB"], BAD_SIZES),
     "--way": (["repeat", "pack", "split,paged", "decode"], ["", "packs", "cascade", ","]),
     "--chunk": (["1", "4,16"], BAD_NUMBERS),
+    "--model": ([str(TESTS / "data"), str(TESTS / "data" / "config.json")], [*BAD_PATHS, __file__]),
     "--layers": (["1", "80"], BAD_NUMBERS),
     "--splits": (["1", "3", "100"], BAD_NUMBERS),
     "--places": (["1", "4"], ["0", "33", "x", ""]),

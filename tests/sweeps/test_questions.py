@@ -95,12 +95,12 @@ def test_rows_are_those_of_the_command_at_each_point(what, axes, iosim):
 
 @pytest.mark.parametrize("what", sorted({*places()} & {*main.list_commands(None)}))
 def test_every_option_of_the_command_is_one_of_the_sweep(what):
-    """One with a value is an axis."""
+    """One with a value is an axis, but for the file of a model."""
     mine, its = main.get_command(None, "sweep"), main.get_command(None, what)
     options = {option.name: option for option in mine.params if isinstance(option, Option)}
     without = (*LACKS, *(["tiles"] if question(what).finds_tiles else []))
     for option in (one for one in its.params if isinstance(one, Option) and one.name not in without):
-        assert option.name in options and (option.is_flag or option.name in (*mine.axes, "schedules", "path"))
+        assert option.name in options and (option.is_flag or option.name in (*mine.axes, "schedules", "path", "model"))
     own = {name for name, option in options.items() if option.heading == OF_WHAT}
     assert own == {*own_options()} and {name for name in own if not options[name].is_flag} <= {*mine.axes}
 
