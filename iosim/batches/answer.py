@@ -20,6 +20,7 @@ from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
 from ..counting.names import takes_options
 from ..counting.on_gpu import microseconds
+from ..counting.published import times_line
 from ..counting.result import in_microseconds
 from ..errors import InputError
 from ..hardware import load
@@ -157,7 +158,8 @@ class Batched(Answer):
 
     def pieces(self) -> Pieces:
         first, *reasons = self.lines
-        lines: Pieces = [first, self.header(), self.counts(), *([""] if reasons else []), *reasons]
+        timed = times_line(self.batch.chip)
+        lines: Pieces = [first, self.header(), self.counts(), *timed, *([""] if reasons else []), *reasons]
         return [*lines, "", *self.shown_details()] if self.detail else lines
 
     def shown_details(self) -> Pieces:

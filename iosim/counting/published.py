@@ -109,3 +109,12 @@ def published_line(rows: Collection[Published], p: Attention) -> list[str]:
     packed = "; they pack the query heads of a KV head" if packs_one(p) else ""
     shares = [f", and {tiles.short} cuts the keys into {tiles.splits} shares" for tiles, _ in rows if tiles.splits > 1]
     return [f"{kernels}registers beside M{floor}{packed}{''.join(shares)}"]
+
+
+def times_line(chip: Hardware | None) -> list[str]:
+    """The line below a table of least times that says what measured kernels took over theirs; none without a GPU."""
+    if chip is None:
+        return []
+    from ..timing.measured import measured_over_bounds
+
+    return [measured_over_bounds()]

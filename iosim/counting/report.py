@@ -15,7 +15,7 @@ from .bounds import Bound, as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_columns, problem_row
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
-from .published import Published, published_line
+from .published import Published, published_line, times_line
 from .result import (
     ADDS,
     MORE_TILES,
@@ -124,7 +124,7 @@ class Report(Answer):
         details: Pieces = ["", bounds_table(self.bounds), "", self.details()] if self.detail else []
         reasons = reason_lines(self)
         below = [*published_line(self.published, self.problem), *details, *([""] if reasons else []), *reasons]
-        return [*answer, self.counts(), *below]
+        return [*answer, self.counts(), *times_line(self.under.chip), *below]
 
     def to_dict(self) -> Row:
         return {

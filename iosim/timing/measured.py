@@ -37,4 +37,4 @@ def measured_over_bounds() -> str:
         f"{one.kernels})"
         for one in over_bounds()
     ]
-    return f"Where such a bound is {LEAST_SECONDS * 1e6:.0f} us or more, {'; '.join(each)}."
+    return f"Where a least time is {LEAST_SECONDS * 1e6:.0f} us or more, {'; '.join(each)}."

@@ -13,6 +13,7 @@ from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns, problem_row
 from ..counting.conditions import PAPER, Conditions
 from ..counting.notes import notes_on_mask, notes_on_tiles
+from ..counting.published import times_line
 from ..counting.result import (
     ADDS,
     MORE_TILES,
@@ -138,7 +139,8 @@ class Best(Answer):
         published: Pieces = [self.of_whom(), known, ""] if self.published else []
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else [*lines_on_dominated(self.dominated), *line_on_idle(self.idle)]
-        tables: Pieces = [above, found, *hidden, "", *published, bounds_table(self.bounds)]
+        timed = times_line(self.under.chip)
+        tables: Pieces = [above, found, *timed, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]
 
     def of_whom(self) -> str:

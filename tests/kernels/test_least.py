@@ -4,7 +4,7 @@ import csv
 
 import numpy as np
 import pytest
-from paths import ROOT, TESTS
+from paths import DOCS, ROOT, TESTS
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
@@ -44,6 +44,9 @@ def test_shared_memory_reads_are_those_of_the_rule_and_no_kernel_was_faster(tile
     assert found.bound.work.smem_read_bytes == bound.work.smem_read_bytes
     assert found.at_least_seconds == pytest.approx(bound.seconds) and found.bound.binds == bound.binds
     assert found.at_least_seconds * 1e6 < float(row["microseconds"])
+    words, seen = f"{found.bound.work.smem_read_bytes // 4:,}", f"{int(row['counter_words']):,}"
+    times = f"{found.at_least_seconds * 1e6:,.0f} | {row['microseconds']} | {found.bound.binds}"
+    assert f"| {tiles} | {row['warps']} | {words} | {seen} | {times} |" in (DOCS / "explain.md").read_text()
 
 
 @pytest.mark.needs("triton")

@@ -15,6 +15,7 @@ from paths import ROOT
 from iosim import Attention, Tiling
 from iosim.hardware import load
 from iosim.schedules import find
+from iosim.timing.measured import measured_over_bounds
 from iosim.timing.tiles import AT_ONCE, TIE, candidates, fastest_tiles, in_order, timed
 
 FLASH2 = find("flash2")
@@ -112,3 +113,10 @@ def test_a_smaller_memory_is_obeyed():
         best = fastest_tiles(FLASH2, p, chip, M_bytes)
         assert best.need.smem_bytes <= M_bytes
     assert fastest_tiles(FLASH2, p, chip, 1000) is None
+
+
+@pytest.mark.parametrize("command", ["count", "tune"])
+def test_beside_least_times_stands_what_kernels_took(command, iosim):
+    line = (command, "--N", 8192, "--d", 128, "--heads", 32, "--schedule", "flash2")
+    assert measured_over_bounds() in iosim(*line, "--hardware", "h100").stdout.splitlines()
+    assert "a least time" not in iosim(*line, "--M", "100KB").stdout
