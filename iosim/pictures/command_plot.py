@@ -20,6 +20,7 @@ from ..commands.options import (
     memory_options,
     problem_asked,
     problem_options,
+    repeated_option,
     text_option,
     tile_options,
     variant_options,
@@ -36,6 +37,7 @@ class Columns(NamedTuple):
     y: str | None
     by: str | None
     steps: bool
+    where: tuple[str, ...]
 
 
 @named_command(
@@ -49,6 +51,12 @@ class Columns(NamedTuple):
 @text_option("-y", "With a file of rows: the column on the y axis, as total.", metavar="COLUMN")
 @text_option("--by", "With a file of rows: a line for each value of these, as schedule,tiling.", metavar="COLUMNS")
 @flag_option("--steps", "With a file of rows: draw stairs; a value holds until the next x.")
+@repeated_option(
+    "--where",
+    "where",
+    "With a file of rows: only those of these values, as N=4096; may be repeated.",
+    metavar="COLUMN=VALUE",
+)
 @text_option(
     "--picture",
     f"What is drawn: {', '.join(places())}. Times need --hardware, links needs --ranks; race moves, as SVG.",

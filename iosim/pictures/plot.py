@@ -14,7 +14,7 @@ from ..drawing import draw
 from ..drawing.asked import Asked, kind_of
 from ..drawing.picture import Picture
 from ..errors import InputError
-from .traffic import read_rows, sheet_of_rows
+from .traffic import read_rows, rows_where, sheet_of_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +31,7 @@ def plot(
     y: str | None = None,
     by: str | Sequence[str] = (),
     steps: bool = False,
+    where: Sequence[str] = (),
     picture: str = "traffic",
     ranks: AxisValue = None,
     hardware: str | None = None,
@@ -46,7 +47,7 @@ def plot(
     - `plot(N=8192, d=128)`: the words that schedules move against M; against N if `N` is an axis and `M` is given. Axes
       and options are those of `sweep`.
     - `plot(rows, x="M_bytes", y="total", by="schedule")`: columns of a DataFrame, or of a file of `iosim sweep`, `tune`
-      or `cache`. With `steps`, a value holds until the next x.
+      or `cache`. With `steps`, a value holds until the next x; with `where=["N=4096"]`, only rows of these values.
     - `plot(picture="gap", N=8192, d=128)`: the gap between the least traffic and the floor, against every M.
     - `plot(picture="roofline", N=8192, d=128, hardware="H100")`: the launches of a roofline on a GPU.
     - `plot(picture="race", N=64, d=16, tiles=(16, 16))`: two schedules in motion, tile by tile, as SVG.
@@ -63,11 +64,11 @@ def plot(
     choice = Choice(axis_text(M), hardware, tuple(schedule_names(schedules)), text, tile_multiple, paper_model)
     if rows is not None:
         check_rows(picture, bool(values) or choice[:-2] != Choice()[:-2])
-        found = of_rows(rows, x, y, by or (), steps)
+        found = of_rows(rows, x, y, by or (), steps, [where] if isinstance(where, str) else where)
     else:
-        if x or y or by or steps:
+        if x or y or by or steps or where:
             allowed = "a file of rows with them, as iosim plot sweep.csv -x M_bytes -y total"
-            raise InputError("-x, -y, --by, --steps", "given", allowed)
+            raise InputError("-x, -y, --by, --steps, --where", "given", allowed)
         found = of_problem(Asked(picture, values, choice, ranks))
     if path is not None:
         found.save(path)
@@ -93,12 +94,20 @@ def check_rows(picture: str, with_problem: bool) -> None:
         raise InputError("--picture", picture, "no --picture with a file of rows", "-x and -y name its columns")
 
 
-def of_rows(rows: str | pd.DataFrame, x: str | None, y: str | None, by: str | Sequence[str], steps: bool) -> Picture:
-    """The picture of columns of a table or of a file."""
+def of_rows(
+    rows: str | pd.DataFrame,
+    x: str | None,
+    y: str | None,
+    by: str | Sequence[str],
+    steps: bool,
+    where: Sequence[str] = (),
+) -> Picture:
+    """The picture of columns of a table or of a file, of all rows or of those of some values."""
     if x is None or y is None:
         raise InputError("-x, -y", "not both", "columns of the file, as -x M_bytes -y total")
     columns = tuple(filter(None, by.split(","))) if isinstance(by, str) else tuple(by)
-    return Picture(sheet_of_rows(read_rows(rows) if isinstance(rows, str) else rows, x, y, columns, steps=steps))
+    kept = rows_where(read_rows(rows) if isinstance(rows, str) else rows, where)
+    return Picture(sheet_of_rows(kept, x, y, columns, steps=steps))
 
 
 def axis_text(value: AxisValue) -> str | None:

@@ -17,6 +17,7 @@ from ..drawing.picture import Picture
 from ..drawing.proven import FLOOR, floor_line, order_line
 from ..drawing.sheet import Sheet
 from ..errors import NO_PYARROW, InputError, MissingError, suggestion
+from ..units import dtype_bytes, parse_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +52,7 @@ def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps
     if len(charts) > MOST_CHARTS:
         widest = max(apart, key=lambda name: known[name].nunique())
         found = f"{groups} lines in {len(charts)} charts, for all {', '.join(apart)}"
-        hint = f"keep the rows of one {widest}, or draw -x {widest}"
+        hint = f"--where {widest}={known[widest].iloc[0]} keeps the rows of one {widest}; or draw -x {widest}"
         raise InputError("rows", found, f"at most {MOST_CHARTS} charts", hint)
     values = [tuple(part.iloc[0][name] for name in apart) for part in charts]
     heads = [", ".join(map(value_text, apart, found)) for found in values]
@@ -136,17 +137,51 @@ def too_many_lines(known: pd.DataFrame, names: list[str], lines: int, asked: boo
     return InputError("--by", found, f"at most {MOST_LINES} lines", hint)
 
 
+def rows_where(rows: pd.DataFrame, where: Sequence[str]) -> pd.DataFrame:
+    """The rows whose columns have the values of texts as `N=4096`, `schedule=flash1,flash2` or `M_bytes=100KB`."""
+    for text in where:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError("--where", text, "COLUMN=VALUE, as N=4096, or several values as N=1024,4096")
+        column = rows[of_columns(rows, "--where", name.strip())]
+        wanted = [value.strip(), *(part.strip() for part in value.split(","))]
+        kept = column.isin(map(number_of, wanted)) if column.dtype.kind in "iuf" else column.astype(str).isin(wanted)
+        if not kept.any():
+            there = [str(one) for one in column.unique()]
+            raise InputError("--where", text, f"a {name} that is there: {', '.join(there[:MOST_LINES])}")
+        rows = rows[kept]
+    return rows
+
+
+def number_of(text: str) -> float:
+    """The number of a text, as 4096, 4K, 100KB or 1.5; that of no column for any other text."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return float(parse_bytes(text, 1, "--where"))
+    except InputError:
+        return float("nan")
+
+
 COLUMN_MEANT = {"M": "M_bytes", "bytes": "total_bytes", "words": "total", "traffic": "total"}
 
 
 def check_columns(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...]) -> None:
     """Raise InputError for a column that is not there."""
     for option, name in (("-x", x), ("-y", y), *(("--by", b) for b in by)):
-        if name not in rows.columns:
-            known = [*map(str, rows.columns)]
-            meant = COLUMN_MEANT.get(name)
-            hint = f"did you mean {meant!r}?" if meant in known else suggestion(name, known)
-            raise InputError(option, name, ", ".join(known), hint)
+        of_columns(rows, option, name)
+
+
+def of_columns(rows: pd.DataFrame, option: str, name: str) -> str:
+    """The name of a column. InputError for one that is not there."""
+    if name not in rows.columns:
+        known = [*map(str, rows.columns)]
+        meant = COLUMN_MEANT.get(name)
+        hint = f"did you mean {meant!r}?" if meant in known else suggestion(name, known)
+        raise InputError(option, name, ", ".join(known), hint)
+    return name
 
 
 def numbers(option: str, column: pd.Series) -> pd.Series:
@@ -208,13 +243,15 @@ def traffic_chart(
     order beside them.
 
     `values` are axes and options of a sweep, by name. Without an axis, M goes over `octaves`, which reach
-    beyond the M `around` on both sides.
+    beyond the M `around`, or the one M that is given, on both sides.
     """
     import pandas as pd
 
     from ..counting.sweep import Chunks
     from ..schedules import find
 
+    if around is None and values.get("M") is not None and not any(is_axis(values.get(name)) for name in ("N", "M")):
+        around = parse_bytes(first_of(values["M"]), dtype_bytes(first_of(values.get("dtype") or "fp16")))
     x, plan = sweep_of(values, schedules, tiles, multiple, around)
     made = Chunks(plan)
     found = [made.with_problems(number) for number in range(len(made))]
@@ -240,9 +277,6 @@ def sweep_of(
         example = f"as --N {axes['N']} --M {first_of(axes['M'])}, or --N {first_of(axes['N'])} --M {axes['M']}"
         raise InputError("--N, --M", f"{axes['N']} and {axes['M']}", "several values of one of them", example)
     if not many:
-        if axes.get("M") is not None:
-            hint = "or several --N, as --N 1024,2048"
-            raise InputError("--M", axes["M"], "several values, as 16KB:1MB:x2, or none", hint)
         axes["M"] = octaves(axes, around)
     try:
         plan = build(axes, schedules, tiles, multiple, (), None, **options)
@@ -271,7 +305,6 @@ def octaves(values: Mapping[str, object], around: int | None = None) -> list[int
     """Sizes of SRAM in bytes, 8 in each octave, from one that holds tiles of a few rows to one that holds all of K and
     V. They go from at least half of `around` to at least twice as much."""
     from ..counting.sweep_axes import read_counts, split
-    from ..units import dtype_bytes
 
     N, d = (read_counts({**values}, name) or [1] for name in ("N", "d"))
     word = [dtype_bytes(name) for name in split(values.get("dtype")) or ["fp16"]]
@@ -332,9 +365,6 @@ def of_traffic(asked: Asked) -> Picture:
     if choice.hardware is not None:
         places = memories({}, choice.M, choice.hardware)
         sizes = [str(place.M) for place in places]
-        if len(set(sizes)) == 1 and not is_axis(asked.values["N"]):
-            allowed = "GPUs with different M, as v100,h100, or none for every M"
-            raise InputError("--hardware", choice.hardware, allowed, "or several --N, as --N 1024,2048")
         choice = choice._replace(M=",".join(dict.fromkeys(sizes)))
     axes = dict(asked.values) if choice.M is None else {**asked.values, "M": choice.M}
     return Picture(Sheet.of(traffic_chart(axes, choice.schedules, choice.tiles, asked.multiple)))

@@ -135,6 +135,7 @@ POOLS = {
     "--tensors": (["Q", "Q,K,V,O"], ["", "Z", ",", "Q,,K"]),
     "--picture": (["traffic", "mask", "race"], ["", "masks", "timeline"]),
     "--format": (["csv", "jsonl", "parquet", "perfetto"], ["", "xlsx"]),
+    "--where": (["N=64", "schedule=flash1"], ["", "N", "=", "nothing=1"]),
     "--columns": (["N,total", "schedule"], ["", "M", "totl", ","]),
     "--budget": (["1MB", "12GB"], BAD_SIZES),
     "--from-ncu": ([], ["/no/such.csv", "", "/", __file__]),

@@ -18,7 +18,7 @@ from iosim.errors import InputError
 from iosim.hardware import load
 from iosim.pictures.mask import tile_map
 from iosim.pictures.mask_text import describe
-from iosim.pictures.traffic import from_rows, octaves, read_rows, sheet_of_rows, traffic_chart
+from iosim.pictures.traffic import from_rows, octaves, read_rows, rows_where, sheet_of_rows, traffic_chart
 from iosim.pictures.tune_curve import LEAST, curve_sheet
 from iosim.tuning.least import curve, tune
 
@@ -115,11 +115,39 @@ def test_a_column_that_follows_from_another_splits_nothing():
 def test_too_much_says_what_to_fix_with_which_option():
     with pytest.raises(InputError, match="one b for each a"):
         from_rows(pd.DataFrame({"a": [1, 1], "b": [2, 3]}), "a", "b", ())
-    with pytest.raises(InputError, match="at most 12 charts.*keep the rows of one N, or draw -x N"):
+    with pytest.raises(InputError, match="at most 12 charts.*--where N=16 keeps the rows of one N; or draw -x N"):
         sheet_of_rows(rows(N=range(16, 160, 16)), "M_bytes", "total", ("schedule",))
     many = pd.concat([rows(N=[64], d=[8]).assign(schedule=f"s{k}") for k in range(3)], ignore_index=True)
     with pytest.raises(InputError, match="--by: found .45 lines.*at most 8 lines; keep the rows of fewer"):
         sheet_of_rows(many.assign(tiling=range(len(many))), "M_bytes", "total", ("tiling",))
+
+
+def test_rows_of_some_values_are_drawn_where_all_are_too_many():
+    found = rows(N=range(16, 160, 16))
+    kept = rows_where(found, ["N=32,4K", "M_bytes=1KB,4096"])
+    assert {*kept["N"]} == {32} and {*kept["M_bytes"]} == {1024, 4096}
+    assert len(sheet_of_rows(rows_where(found, ["N=32"]), "M_bytes", "total", ("schedule",)).charts) <= 12
+    assert {*rows_where(found, ["schedule=flash1,flash2"])["schedule"]} == {"flash1", "flash2"}
+    for text, message in (
+        ("N=5", "a N that is there: 16, 32"),
+        ("N", "COLUMN=VALUE"),
+        ("M=1", "did you mean 'M_bytes'"),
+    ):
+        with pytest.raises(InputError, match=f"^--where: .*{message}"):
+            rows_where(found, [text])
+
+
+def test_one_M_is_a_picture_that_reaches_beyond_it(iosim, tmp_path):
+    """The same lines as without M, and from half of it to twice as much, however small the problem."""
+    chart = traffic_chart({"N": "64", "d": "8", "M": "1MB"}, ("flash2",))
+    plain = traffic_chart({"N": "64", "d": "8"}, ("flash2",))
+    assert max(plain.lines[0].x) < 2**20 and chart.frame["x"][1] >= 2**21
+    assert (
+        dict(zip(plain.lines[0].x, plain.lines[0].y, strict=True)).items()
+        <= dict(zip(chart.lines[0].x, chart.lines[0].y, strict=True)).items()
+    )
+    done = iosim("plot", "--N", 64, "--d", 8, "--hardware", "h100", "-o", tmp_path / "a.svg")
+    assert done.exit_code == 0 and "<svg" in (tmp_path / "a.svg").read_text()
 
 
 def drawn(iosim, folder, text, x, y):
