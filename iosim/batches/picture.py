@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
+from ..answer import numbered
 from ..core.problem import DENSE, narrowed
 from ..core.tiling import Tiling
 from ..counting.floors import narrowest_bytes
@@ -69,8 +70,9 @@ class BatchPicture:
     @property
     def title(self) -> str:
         """The text above the picture."""
-        requests = self.found.batch.shapes.requests
-        return f"{requests:,} request{'s' * (requests != 1)}: what each block of {self.way.way} reads"
+        requests, p = numbered(self.found.batch.shapes.requests, "request"), self.found.batch.problem
+        heads = f"{numbered(p.heads, 'head')} (kv {p.kv_heads})"
+        return f"{requests}, d = {p.d}, {heads}: what each block of {self.way.way} reads"
 
     @cached_property
     def launches(self) -> list[Launch]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..core.problem import Attention
+from ..counting.asked import asked
 from ..counting.given import Given, counts
 from ..counting.sweep_axes import AxisValue, read_axis
 from ..drawing.asked import Asked, PictureKind
@@ -46,7 +47,7 @@ def links_sheet(ranks: AxisValue, schemes: Sequence[str], options: Mapping[str, 
             floor[n] = float(least.mean_received_words)
     lines = [ChartLine.of(name, line) for name, line in distinct(points).items()]
     proven = [ChartLine.of(FLOOR, floor, "floor")] if floor else []
-    title = f"Words that a GPU receives from the others: N = {N:,}, d = {d}, mask {fields.get('mask', 'dense')}"
+    title = f"Words that a GPU receives from the others: {asked(problem)}"
     return Sheet(title, [Chart("", "ranks", "mean_received_words", [*lines, *proven])])
 
 
@@ -58,9 +59,9 @@ def distinct(points: dict[str, dict[float, float]]) -> dict[str, dict[float, flo
     return {", ".join(names): dict(found) for found, names in shared.items()}
 
 
-def of_links(asked: Asked) -> Picture:
+def of_links(question: Asked) -> Picture:
     """The picture of words between GPUs."""
-    return Picture(links_sheet(asked.ranks, asked.choice.schedules, asked.values))
+    return Picture(links_sheet(question.ranks, question.choice.schedules, question.values))
 
 
 LINKS = PictureKind(of_links, needs=(), ignores=("M", "hardware"))

@@ -43,11 +43,12 @@ def sheet_of_rows(rows: pd.DataFrame, x: str, y: str, by: tuple[str, ...], steps
     More than MOST_LINES lines stand in several charts, one for each problem.
     """
     known, names = known_rows(rows, x, y, by)
-    title = f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}"
+    about = ", ".join(in_common(known, x, y))
+    title = f"{AXIS_TITLES.get(y, y)}, against {AXIS_TITLES.get(x, x)}" + (f": {about}" if about else "")
     groups = known.groupby(names, sort=False).ngroups if names else 1
     apart = [name for name in names if name not in (*by, *ONE_CHART)]
     if groups <= MOST_LINES or not apart:
-        return Sheet(title, [from_rows(rows, x, y, by, steps)])
+        return Sheet(title, [replace(from_rows(rows, x, y, by, steps), title=title)])
     charts = [chart for _, chart in rows.groupby(apart, sort=False)]
     if len(charts) > MOST_CHARTS:
         widest = max(apart, key=lambda name: known[name].nunique())
@@ -225,7 +226,7 @@ def line_of_rows(names: list[str], group: pd.DataFrame, x: str, y: str) -> Chart
 
 def value_text(name: str, value: int | str) -> str:
     """A value of a column as labels show it."""
-    if name in ("schedule", "policy", "dtype", "mask"):
+    if name in ("schedule", "policy", "dtype", "mask", "hardware"):
         return str(value)
     if name == "tiling":
         return f"{value} tiles"
@@ -291,14 +292,27 @@ def sweep_of(
 
 def title_of(rows: pd.DataFrame, x: str) -> str:
     """The title of a chart of traffic: what all its points have in common."""
-    shown = [name for name in ("N", "d", "dtype", "M_bytes", "mask") if name != x and rows[name].nunique() == 1]
-    row = rows.iloc[0]
-    about = [f"mask {row[name]}" if name == "mask" else value_text(name, row[name]) for name in shown]
-    problems = list(dict.fromkeys(rows["problem"]))
+    about, problems = in_common(rows, x, "total"), list(dict.fromkeys(rows["problem"]))
     for name, value in problems[0].unusual().items():
-        if name not in ("dtype", "mask", x) and all(getattr(p, name) == value for p in problems):
+        if name not in (*OF_PROBLEM, x) and all(getattr(p, name) == value for p in problems):
             about.append(value_text(name, value))
-    return "Words moved between HBM and SRAM: " + ", ".join(text for text in about if text != "mask dense")
+    return "Words moved between HBM and SRAM: " + ", ".join(about)
+
+
+OF_PROBLEM: dict[str, str | int | None] = {"N": None, "Nk": "N", "d": None, "dv": "d", "heads": 1, "kv_heads": "heads"}
+OF_PROBLEM |= {"batch": 1, "dtype": None, "M_bytes": None, "hardware": None, "mask": "dense"}
+"""{column that a title names where all rows have one value: the value that it need not name, or the column of it}."""
+
+
+def in_common(rows: pd.DataFrame, x: str, y: str) -> list[str]:
+    """What the rows have in common, as texts: `N = 4096`, `M = 100 KiB`, `mask causal`."""
+    first, found = rows.iloc[0], list[str]()
+    for name, usual in OF_PROBLEM.items():
+        if name in (x, y) or name not in rows or rows[name].isna().any() or rows[name].nunique() != 1:
+            continue
+        if first[name] != (first[usual] if usual in rows else usual):
+            found.append(f"mask {first[name]}" if name == "mask" else value_text(name, first[name]))
+    return found
 
 
 def octaves(values: Mapping[str, object], around: int | None = None) -> list[int]:

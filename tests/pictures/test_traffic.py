@@ -137,6 +137,15 @@ def test_rows_of_some_values_are_drawn_where_all_are_too_many():
             rows_where(found, [text])
 
 
+def test_a_picture_of_rows_names_what_they_have_in_common():
+    found = rows(N=[64], d=[8, 16]).assign(Nk=64, heads=4, kv_heads=2, batch=1, mask="causal", hardware=None)
+    sheet = sheet_of_rows(found, "M_bytes", "total", ("schedule",))
+    about = "N = 64, heads = 4, kv_heads = 2, fp16, mask causal"
+    assert sheet.title == f"traffic, words, against M, bytes of SRAM: {about}"
+    one = sheet_of_rows(found[found.d == 8].assign(mask="dense"), "M_bytes", "total", ())
+    assert one.charts[0].title.endswith(": N = 64, d = 8, heads = 4, kv_heads = 2, fp16")
+
+
 def test_one_M_is_a_picture_that_reaches_beyond_it(iosim, tmp_path):
     """The same lines as without M, and from half of it to twice as much, however small the problem."""
     chart = traffic_chart({"N": "64", "d": "8", "M": "1MB"}, ("flash2",))
