@@ -37,8 +37,10 @@ def test_each_link_of_the_site_leads_somewhere(site):
 
 
 def leads(page, place):
-    """Whether a link of a page leads to a file of the site, and to an id in it."""
+    """Whether a link of a page leads to a file of the site, and to an id in it. What has an equals sign is a question of
+    the playground."""
     path, _, part = place.partition("#")
+    part = "ask" if "=" in part else part
     target = (page.parent / path).resolve() if path else page
     target = target / "index.html" if target.is_dir() else target
     return target.is_file() and (not part or re.search(f'id="{re.escape(part)}"', target.read_text()) is not None)
