@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +75,8 @@ class BoundMask(Protocol):
 
     @property
     def table(self) -> Bools: ...
+
+    def in_tiles(self, rows_q: Size, rows_k: Size) -> Self: ...
 
     def column(self, j: Tile) -> MaskLine | None: ...
 

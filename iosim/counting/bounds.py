@@ -40,7 +40,7 @@ REACHED_BY = {
     "backward": "flash2-bwd comes near it for large M, N and Nk without a mask if each of its adds counts once, "
     "unless dv > 2d",
     "I''": "no schedule is known to reach it; flash2-bwd-stored-ds or, for a larger M, flash2-bwd moves least there",
-    "II''": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
+    "II''": "no schedule is known to reach it; small-cache-bwd or, for a larger M, flash2-bwd-stored-p-ds moves least",
     "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
     "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
 }  # what is known of each form (docs/floors.md)

@@ -8,10 +8,10 @@ whole numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import index
-from typing import TYPE_CHECKING, Generic, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, cast, overload
 
 from ..core.arrays import smaller
 from ..core.problem import DENSE, Attention
@@ -109,6 +109,12 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
     return BoundMask(mask, N, Nk, rows_q, rows_k, skips)
 
 
+@lru_cache(maxsize=2**10)
+def _in_tiles(mask: BoundMask[Size], rows_q: Size, rows_k: Size) -> BoundMask[Size]:
+    blocks = (mask.blocks or (mask.rows_q, mask.rows_k)) if mask.tile_units else None
+    return replace(mask, rows_q=rows_q, rows_k=rows_k, blocks=blocks)
+
+
 class Line(NamedTuple, Generic[S]):
     """The tiles of one row or one column, or all key columns, for loops that leave out hidden tiles.
 
@@ -153,7 +159,8 @@ class Part(NamedTuple):
 class BoundMask(Generic[S]):
     """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None.
 
-    Sizes may be arrays if `counts_arrays` holds. The mask then has no table.
+    Sizes may be arrays if `counts_arrays` holds. The mask then has no table. `blocks` are the tiles whose numbers atoms
+    with b compare, if they are others.
     """
 
     mask: Mask
@@ -162,9 +169,16 @@ class BoundMask(Generic[S]):
     rows_q: S
     rows_k: S
     skips: bool = True
+    blocks: tuple[Size, Size] | None = field(default=None, kw_only=True)
 
     def __str__(self) -> str:
         return self.mask.text
+
+    def in_tiles(self, rows_q: Size, rows_k: Size) -> Self:
+        """The mask that shows the same pairs, over other tiles: for a launch that has tiles of its own."""
+        numbers = all(isinstance(n, int) for n in (self.N, self.Nk, self.rows_q, self.rows_k, rows_q, rows_k))
+        found = _in_tiles if numbers else _in_tiles.__wrapped__
+        return cast("Self", found(self, rows_q, rows_k))  # type: ignore[arg-type]  # numbers have a hash
 
     @property
     def is_causal(self) -> bool:
@@ -219,7 +233,8 @@ class BoundMask(Generic[S]):
         import numpy as np
 
         x, y = queries[:, None], keys[None, :]
-        i, j = x // self.rows_q, y // self.rows_k
+        rows_q, rows_k = self.blocks or (self.rows_q, self.rows_k)
+        i, j = x // rows_q, y // rows_k
 
         def sees(atom: Atom) -> Test:
             if atom.file:
@@ -232,7 +247,8 @@ class BoundMask(Generic[S]):
 
     def _numbers(self, file: MaskFile) -> Callable[[NDArray[np.int64], NDArray[np.int64]], Bools]:
         """The numbers of a file as a function of positions of tokens."""
-        rows, keys = file.entry(int(self.N), int(self.Nk), int(self.rows_q), int(self.rows_k))
+        rows_q, rows_k = self.blocks or (self.rows_q, self.rows_k)
+        rows, keys = file.entry(int(self.N), int(self.Nk), int(rows_q), int(rows_k))
         return lambda x, y: file.at((x // rows)[:, 0], (y // keys)[0])
 
     @cached_property
@@ -299,7 +315,7 @@ class BoundMask(Generic[S]):
     @property
     def unit(self) -> str:
         """`tokens` or `tiles` if all atoms agree, else `mixed`. Files are always mixed."""
-        return unit(self.mask.expr)
+        return "mixed" if self.blocks else unit(self.mask.expr)
 
     def visible_pairs(self) -> int:
         """The exact number of visible pairs of tokens."""

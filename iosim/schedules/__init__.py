@@ -16,6 +16,7 @@ FILES = {
     "backward": ("standard-bwd", "flash1-bwd", "block-sparse-bwd"),
     "backward_lse": ("flash2-bwd", "block-sparse-q-bwd", "flash2-bwd-second-pass"),
     "backward_stored": ("flash2-bwd-stored-ds",),
+    "backward_stored_both": ("flash2-bwd-stored-p-ds",),
     "backward_panels": ("flash2-bwd-panels",),
     "backward_small": ("small-cache-bwd", "small-cache-bwd-q"),
     "small_cache": ("small-cache", "small-cache-q", "standard-square"),

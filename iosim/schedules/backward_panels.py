@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..core.tiling import Tiling
 from ..steps.backward import (
     add_key_gradients,
     add_query_gradients,
@@ -19,12 +20,12 @@ from ..steps.softmax import drop, hide, scores, zeros
 from .backward import backward
 from .backward_lse import recompute
 from .backward_small import inputs_without_p, row_sums
+from .flash import in_tiles, visited
 from .registry import FA2, register
 
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.tiling import Tiling
     from ..core.typing import Words
 
 
@@ -32,11 +33,12 @@ def panels(chip: Machine, p: Attention, t: Tiling) -> None:
     """K of a tile of keys and a panel of dV stay while rows stream. Then K, V, dK stay, and dQ goes back and forth."""
     row_sums(chip, p, t)
     keys, width = panel_of(t)
+    mask = p.mask.in_tiles(1, keys)
     for j in chip.tiles(p.Nk, keys, parallel=True):
-        k = chip.load("K", j)
+        k = chip.load("K", j, where=mask.column(j))
         for c in chip.tiles(p.dv, width):
             dv = chip.compute("dV", (j, c), zeros)
-            for i in chip.tiles(p.N, 1):
+            for i in chip.tiles(p.N, 1, where=mask.column(j)):
                 q, lse, do = chip.load("Q", i), chip.load("LSE", i), chip.load("dO", i, c)
                 for r in chip.tiles(j, 1):
                     s = chip.compute("S", (i, r), scores, q, k[r])
@@ -46,8 +48,9 @@ def panels(chip: Machine, p: Attention, t: Tiling) -> None:
                     chip.update(dv[r], add_value_gradients, s, do)
             chip.store(dv, "dV", j, c)
     for j in chip.tiles(p.Nk, t.rows_k):
-        k, v, dk = chip.load("K", j), chip.load("V", j), chip.compute("dK", (j, p.d), zeros)
-        for i in chip.tiles(p.N, t.rows_q):
+        k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
+        dk = chip.compute("dK", (j, p.d), zeros)
+        for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):
             q, do = chip.load("Q", i), chip.load("dO", i)
             lse, delta, dq = chip.load("LSE", i), chip.load("D", i), chip.load("dQ", i)
             for r in chip.tiles(j, 1):
@@ -69,19 +72,23 @@ def panel_of(t: Tiling) -> tuple[int, int]:
 
 
 def panels_traffic(p: Attention, t: Tiling) -> Words:
-    """2 N dv + N words for D. Nk (d + dv) and N ((d + 1) ceil(dv/w) + dv) for each tile of b keys, for dV. Nk (2d + dv)
-    and N (3d + dv + 2) for each tile of Bc keys, for dQ, which is read and written, and dK."""
+    """Dense: 2 N dv + N words for D. Nk (d + dv) and N ((d + 1) ceil(dv/w) + dv) for each tile of b keys, for dV.
+    Nk (2d + dv) and N (3d + dv + 2) for each tile of Bc keys, for dQ, which is read and written, and dK.
+
+    Under a mask a tile of b keys needs the rows that see any of them, and a tile of Bc keys those of the tiles Br x Bc.
+    """
     keys, width = panel_of(t)
-    tiles, first, wide = -(-p.Nk // t.rows_k), -(-p.Nk // keys), -(-p.dv // width)
+    first, then, wide = visited(in_tiles(p, 1, keys), Tiling(1, keys)), visited(p, t), -(-p.dv // width)
+    rows, columns = then["rows"], then["keys_of_columns"]
     return {
         "O": (p.N * p.dv, 0),
-        "dO": (p.N * p.dv * (1 + first + tiles), 0),
-        "D": (p.N * tiles, p.N),
-        "LSE": (p.N * (first * wide + tiles), 0),
-        "Q": (p.N * p.d * (first * wide + tiles), 0),
-        "K": (2 * p.Nk * p.d, 0),
-        "V": (p.Nk * p.dv, 0),
-        "dQ": (p.N * p.d * tiles, p.N * p.d * tiles),
+        "dO": (p.dv * (p.N + first["rows"] + rows), 0),
+        "D": (rows, p.N),
+        "LSE": (first["rows"] * wide + rows, 0),
+        "Q": (p.d * (first["rows"] * wide + rows), 0),
+        "K": (p.d * (first["keys_of_columns"] + columns), 0),
+        "V": (columns * p.dv, 0),
+        "dQ": (rows * p.d, rows * p.d),
         "dK": (0, p.Nk * p.d),
         "dV": (0, p.Nk * p.dv),
     }
@@ -111,7 +118,9 @@ register(
         panels,
         "dV in panels of columns, then dQ and dK",
         f"{FA2}, Algorithm 2, with dV by itself",
+        skips=True,
         outer="keys",
+        options=("visit_all",),
         formula="R = 2 N dv + (N d + N) Ty Tv + N dv Ty + 2 Nk d + Nk dv + N (2 d + dv + 2) Tc, "
         "W = N + N d Tc + Nk (d + dv)",
         state="K and a panel of dV, then K, V, dK of a tile on chip; LSE waits since forward, D between launches",
@@ -120,7 +129,8 @@ register(
         footprint=panels_footprint,
         initialised=("dQ",),
         adds=("dQ",),
-        sizes=(("rows_q", "rows_k"), ("rows_o", "cols_o")),
+        sizes=(("rows_k", "rows_q"), ("rows_o", "cols_o")),
+        uneven=True,
         axes=axes_of_panels,
         more_tiles=("depth", "rows_o", "cols_o"),
         known_as="panels",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from ..core.problem import with_mask
 from ..steps.softmax import (
     accumulate,
     denormalise,
@@ -19,6 +20,7 @@ from .registry import FA1, FA2, Schedule, always_skips, register
 
 if TYPE_CHECKING:
     from ..core.machine import Block, Machine
+    from ..core.mask_types import Mask
     from ..core.problem import Attention
     from ..core.shapes import Tile
     from ..core.tiling import Tiling
@@ -107,6 +109,11 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
         **({"P": (0, sums["pairs"])} if p.keep_p else {}),
         **({"LSE": (0, p.N)} if p.lse else {}),
     }
+
+
+def in_tiles(p: Attention, rows_q: int, rows_k: int) -> Attention:
+    """The problem with its mask over other tiles, for a launch that has tiles of its own."""
+    return with_mask(p, cast("Mask", p.mask.in_tiles(rows_q, rows_k)))
 
 
 def visited(p: Attention, t: Tiling) -> dict[str, int]:

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         state: str
         candidates: Candidates
         sizes: tuple[tuple[str, str], ...]
+        uneven: bool
         axes: Callable[[Attention], Mapping[str, tuple[int, ...]]]
         scales: bool
         more_tiles: tuple[str, ...]
@@ -124,6 +125,9 @@ class Schedule:
     sizes: tuple[tuple[str, str], ...] = ()
     """Pairs of its tile sizes that are searched together: traffic falls with either, and without a mask it depends only
     on the passes over their axes. Not needed if only the tile of the outer loop matters."""
+    uneven: bool = False
+    """Whether a larger second size of a pair may move more under a mask, as where launches have tiles of their own. All
+    pairs are then tried, unless they are too many."""
     axes: Callable[[Attention], Mapping[str, tuple[int, ...]]] | None = None
     """`axes(p)`: the lengths that its sizes divide, where these are others than in most schedules."""
     candidates: Candidates | None = None

@@ -353,10 +353,24 @@ def best_masked(pair: Pair, most: int, M_bytes: int) -> Tiling:
     for part in in_parts(len(ones)):
         some = np.array(ones[part], kind_of(pair))
         widest = pair.widest(some, M_bytes) if pair.schedule.sizes else pair.multiple
+        if pair.schedule.uneven:
+            some, widest = narrower(pair, some, cast("SizeArray", widest))
         moved, two = np.broadcast_arrays(pair.moved(some, widest), widest, some)[:2]
         k = int(np.argmin(moved))
         best.append((int(moved[k]), int(some[k]), int(two[k])))
     return cast("Tiling", pair.tiling(*min(best)[1:]))
+
+
+def narrower(pair: Pair, ones: SizeArray, widest: SizeArray) -> tuple[SizeArray, SizeArray]:
+    """All pairs of first sizes and second ones up to the widest, the widest first; of too many only the widest."""
+    import numpy as np
+
+    each = widest // pair.multiple
+    if int(each.sum()) > (MOST_MASKED_PAIRS if pair.p.mask.counts_arrays else MOST_MASKED):
+        return ones, widest
+    each = each.astype(np.int64)
+    below = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+    return np.repeat(ones, each), np.repeat(widest, each) - pair.multiple * below.astype(widest.dtype)
 
 
 def every_pair(pair: Pair, most: int, M_bytes: int) -> Tiling:

@@ -19,6 +19,15 @@ template <class S, class E> STEP probabilities_from_lse(const S& s, const E& lse
     });
 }
 
+// 0 wherever the mask does not let a query see a key
+template <class S, class F> STEP clear(const S& s, F visible) {
+    each_piece(s, [&](float (&x)[S::V], int r, int c) {
+#pragma unroll
+        for (int k = 0; k < S::V; ++k)
+            if (!visible(r, c + k)) x[k] = 0.0f;
+    });
+}
+
 // D = rowsum(dO * O)
 template <class D, class G, class O> STEP row_dots(const D& delta, const G& grad, const O& o) {
     each_row(grad, [&](int r, int lane, bool live, auto) {

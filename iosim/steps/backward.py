@@ -36,6 +36,16 @@ def probabilities_from_lse(s: Array, lse: Array) -> None:
     s[...] = np.exp(s - np.where(np.isneginf(lse), 0, lse)[:, None])
 
 
+@work()
+@Operands()
+def clear(s: Array, visible: Array) -> None:
+    """0 wherever the mask does not let a query see a key: s and visible (rows, keys), visible of booleans.
+
+    For words of P and dS in HBM that nobody wrote, in tiles that other launches left out.
+    """
+    s[~visible] = 0
+
+
 @work(other=lambda delta, do, o: [(2, *do)])
 @Operands()
 def row_dots(delta: Array, do: Array, o: Array) -> None:

@@ -9,6 +9,31 @@ template <class S, class Q, class K> STEP add_scores(const S& s, const Q& q, con
     rows_by_rows(s, q, k, Add<S>{s, 1.0f});
 }
 
+// S += Q K^T over the columns of Q from `first` on that K has
+template <class S, class Q, class K> STEP add_scores_from(const S& s, const Q& q, const K& k, int first) {
+    rows_by_rows<true>(s, q, k, Add<S>{s, 1.0f}, first);
+}
+
+// O += P V and O += P^T V in the columns of O from `first` on that V has
+template <class O, class V, class L> DEVICE void in_columns(const O& o, const V& v, int first, L left) {
+    using Team = typename O::team;
+    for (int r0 = Team::index() * Team::rows; r0 < o.rows; r0 += Team::teams * Team::rows) {
+        const int here = min(Team::rows, o.rows - r0) * v.cols;
+        for (int e = Team::lane(); e < here; e += Team::threads) {
+            const int r = r0 + e / v.cols, c = e % v.cols;
+            float sum = 0.0f;
+            for (int x = 0; x < v.rows; ++x) sum += left(r, x) * v.get(x, c);
+            o.set(r, first + c, o.get(r, first + c) + sum);
+        }
+    }
+}
+template <class O, class P, class V> STEP accumulate_columns(const O& o, const P& p, const V& v, int first) {
+    in_columns(o, v, first, [&](int r, int x) { return p.get(r, x); });
+}
+template <class O, class P, class V> STEP accumulate_transposed(const O& o, const P& p, const V& v, int first) {
+    in_columns(o, v, first, [&](int r, int x) { return p.get(x, r); });
+}
+
 // S / sqrt(d)
 template <class S> STEP scale(const S& s, float d) {
     const float factor = 1.0f / sqrtf(d);

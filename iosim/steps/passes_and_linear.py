@@ -6,7 +6,7 @@ As in steps/softmax.py, each step writes into its first arguments, and NumPy is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .softmax import Operands, flops, work
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from .softmax import Array
 
     Size = int | NDArray[np.int64]
+
+    class Starts(Protocol):
+        """A tile."""
+
+        @property
+        def start(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,19 @@ class Number:
         return np.array(self.value)
 
 
+@dataclass(frozen=True)
+class Place:
+    """The first position of a tile, counted from that of a tile which it lies in, as an input of a step."""
+
+    tile: Starts
+    within: Starts | None = None
+
+    def array(self) -> Array:
+        import numpy as np
+
+        return np.array(self.tile.start - (self.within.start if self.within else 0))
+
+
 # ---------------------------------------------------------------- scores in parts
 
 
@@ -40,6 +59,31 @@ class Number:
 def add_scores(s: Array, q: Array, k: Array) -> None:
     """S += Q K^T over some columns of the head dimension: s (rows, keys), q (rows, c), k (keys, c)."""
     s += q.astype(s.dtype) @ k.astype(s.dtype).T
+
+
+@work()
+@flops(lambda s, q, k: (2, *s, k[1]))
+@Operands(reads_whole=(2,))
+def add_scores_from(s: Array, q: Array, k: Array, first: Array) -> None:
+    """S += Q K^T over the columns of Q from `first` on that K has: s (rows, keys), q (rows, d), k (keys, c)."""
+    columns = slice(int(first), int(first) + k.shape[1])
+    s += q[:, columns].astype(s.dtype) @ k.astype(s.dtype).T
+
+
+@work()
+@flops(lambda o, p, v: (2, o[0], *v[::-1]))
+@Operands(reads_whole=(2,))
+def accumulate_columns(o: Array, p: Array, v: Array, first: Array) -> None:
+    """O += P V in the columns of O from `first` on that V has: o (rows, d), p (rows, keys), v (keys, c)."""
+    o[:, int(first) : int(first) + v.shape[1]] += p.astype(o.dtype) @ v.astype(o.dtype)
+
+
+@work()
+@flops(lambda o, p, v: (2, o[0], *v[::-1]))
+@Operands(reads_whole=(1, 2))
+def accumulate_transposed(o: Array, p: Array, v: Array, first: Array) -> None:
+    """O += P^T V in the columns of O from `first` on that V has: o (keys, d), p (rows, keys), v (rows, c)."""
+    o[:, int(first) : int(first) + v.shape[1]] += p.T.astype(o.dtype) @ v.astype(o.dtype)
 
 
 @work(other=lambda s, d: [s])

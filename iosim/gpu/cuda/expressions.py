@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...core.dependent_tiles import Moved, Share, Span, Stretch
 from ...core.machine import Block
@@ -18,14 +18,14 @@ from ...masks.dropout import DropoutPart
 from ...masks.mask import Part
 from ...masks.reach import Seen
 from ...schedules.decode import PagesOf
-from ...steps.passes_and_linear import Number
+from ...steps.passes_and_linear import Number, Place
 from .mask_tables import Tables
 from .record import Body, LoopNode, SymbolicTile, statements
 from .warp_split import WHOLE_TURNS
 
 if TYPE_CHECKING:
     from ...core.machine import Input
-    from ...core.mask_types import MaskLine
+    from ...core.mask_types import BoundMask, MaskLine
     from ...core.typing import Size
 
 LOOPS = "ijxyzuvw"  # the index of a loop, by the number of loops around it
@@ -105,6 +105,8 @@ class Expressions:
             return f"{float(x.value)!r}f"
         if isinstance(x, DropoutPart):
             return self.factor(x)
+        if isinstance(x, Place):
+            return " - ".join(self.start(cast("Tile", tile)) for tile in (x.tile, x.within) if tile)
         raise ScheduleError(f"a step has an input that no kernel can take: {x!r}")
 
     def visible(self, part: Part) -> str:
@@ -140,11 +142,12 @@ class Expressions:
             return ""
         return f"if (!bit({self.table('whole')}, {letter(i)} * {mask.Tc} + {letter(j)})) "
 
-    def table(self, name: str) -> str:
-        """The name of a table of the mask (cuda/mask_tables.py), which the kernel then needs."""
+    def table(self, name: str, mask: BoundMask | None = None) -> str:
+        """The name of a table of the mask over these tiles (cuda/mask_tables.py), which the kernel then needs."""
         assert self.tables is not None
-        self.used_tables[name] = None
-        return self.tables.use(name)
+        found = self.tables.use(name, mask)
+        self.used_tables[found] = None
+        return found
 
     def needed(self, seen: Seen, first: bool) -> str:
         """The first of the keys that a query tile needs, or their number, from a table."""
@@ -158,17 +161,18 @@ class Expressions:
         the line is active."""
         mask = line.mask
         if line.kind == "columns":
-            return f"bit({self.table('any_k')}, {self.index(tile, mask.rows_k)})"
+            return f"bit({self.table('any_k', mask)}, {self.index(tile, mask.rows_k)})"
         if tile is None:
             name, rows = ("any_q", mask.rows_q) if line.kind == "row" else ("any_k", mask.rows_k)
-            return f"bit({self.table(name)}, {self.index(line.tile, rows)})"
+            return f"bit({self.table(name, mask)}, {self.index(line.tile, rows)})"
         i, j = (tile, line.tile) if line.kind == "column" else (line.tile, tile)
         if line.kind == "row" and isinstance(j, SymbolicTile) and (j.parent is not None or j.step != mask.rows_k):
             assert self.tables is not None
             name, columns, unit = self.tables.cells(*cuts_of(j))
             self.used_tables[name] = None
             return f"bit({name}, {self.index(i, mask.rows_q)} * {columns} + {letter(j)}0 / {unit})"
-        return f"bit({self.table('active')}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
+        active = self.table("active", mask)
+        return f"bit({active}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
 
     def index(self, tile: Tile | None, rows: Size) -> str:
         """The number of a tile among the mask's tiles of `rows` positions. Raises ScheduleError if the loop has tiles

@@ -18,6 +18,7 @@ from ...masks.mask import BoundMask, Mask
 from ...masks.reach import Seen, ends
 
 if TYPE_CHECKING:
+    from ...core.mask_types import BoundMask as AnyBoundMask
     from ...core.mask_types import Mask as AnyMask
     from ...core.typing import Bools
     from ...masks.functions import MaskFunction
@@ -94,11 +95,14 @@ class Tables:
         self._files: dict[MaskFile | MaskFunction, str] = {}
         self._named: dict[Documents, str] = {}
 
-    def use(self, name: str) -> str:
-        """The name of a table, which is made if it is not there yet."""
-        if name not in self.words:
-            self.words[name] = bits(self._tiles(name))
-        return name
+    def use(self, name: str, mask: AnyBoundMask | None = None) -> str:
+        """The name of a table, made if not there yet. Tiles of other sizes have their own, as `active_64x1`."""
+        own = mask or cast("AnyBoundMask", self.mask)
+        sizes = own.rows_q, own.rows_k
+        named = name if sizes == (self.mask.rows_q, self.mask.rows_k) else f"{name}_{sizes[0]}x{sizes[1]}"
+        if named not in self.words:
+            self.words[named] = bits(self._tiles(name, own))
+        return named
 
     def needed(self, seen: Seen, first: bool) -> str:
         """The name of the table of the first keys that query tiles need, or of their numbers of keys."""
@@ -141,11 +145,11 @@ class Tables:
         """The large tables, which kernels take as arguments."""
         return {name: words for name, words in self.words.items() if not self.is_constant(name)}
 
-    def _tiles(self, name: str) -> Bools:
+    def _tiles(self, name: str, mask: AnyBoundMask) -> Bools:
         """The table of bits with this name, as booleans."""
         if name == "whole":
             return self._whole()
-        table = self.mask.table
+        table = mask.table
         return table if name == "active" else np.asarray(table.any(axis={"any_q": 1, "any_k": 0}[name]))
 
     def _whole(self) -> Bools:

@@ -9,6 +9,7 @@ import pytest
 from spread import spread
 
 from iosim import SCHEDULES, Attention, Folded, Numeric, Tensor, Tiling, Traffic
+from iosim.core.dependent_tiles import Stretch
 from iosim.core.problem import DENSE
 from iosim.core.shapes import Tile
 from iosim.gpu.cuda.machine import generate, known_steps
@@ -17,7 +18,7 @@ from iosim.masks.dropout import Dropout
 from iosim.oracles.attention import attention
 from iosim.schedules import CORE, Schedule
 from iosim.steps import backward, passes_and_linear, softmax
-from iosim.steps.passes_and_linear import Number
+from iosim.steps.passes_and_linear import Number, Place
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
@@ -197,16 +198,20 @@ def test_large_scores_of_long_rows_are_summed_in_parts(few, d):
 
 SHAPES = {
     "S P dP": "ij",
-    "Q Q2 O dO dQ part l m D LSE index": "i",
+    "Q Q2 Q3 O dO dQ part l m D LSE index": "i",
     "K V dK dV Krope Kscale": "j",
     "row": "",
     "state z": "",
 }
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
 TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state"),
-           "Q2": Tensor(("N", 20), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
+           "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 MORE = {  # inputs that are no tensors
-    "hide": lambda p, i, j: p.mask.part(i, j),
+    **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
+    **dict.fromkeys(
+        ("add_scores_from", "accumulate_columns", "accumulate_transposed"),
+        lambda p, i, j: Place(Stretch(p.d, 7, 3), Stretch(p.d, 2, 8)),
+    ),
     "drop": lambda p, i, j: p.dropout_part(i, j),
     "scale": lambda p, i, j: Number(p.d),
     **dict.fromkeys(("rescale", "block_scales", "quantised"), lambda p, i, j: Number(7)),
@@ -232,7 +237,8 @@ def step_schedule(name):
 
 
 ARGUMENTS = {
-    "zeros": ("O", ""), "minus_infinity": ("m", ""), "scores": ("S", "Q K"), "softmax_rows": ("S", ""),
+    "zeros": ("O", ""), "minus_infinity": ("m", ""), "scores": ("S", "Q K"), "softmax_rows": ("S", ""), "clear": ("S", ""),
+    "add_scores_from": ("S", "Q Kscale"), "accumulate_columns": ("dQ", "P Kscale"), "accumulate_transposed": ("dK", "dP Q3"),
     "online_softmax": ("S m l O", ""), "accumulate": ("O", "P V"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
     "log_sum_exp": ("l", "m"), "keep": ("S", ""), "hide": ("S", ""), "drop": ("S", ""), "scale": ("S", ""),
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
