@@ -21,7 +21,7 @@ const wait = setInterval(() => {{
   const window = frame.contentWindow, document = window.document, find = id => document.getElementById(id)
   if (document.readyState !== "complete" || !({ready})) return
   clearInterval(wait)
-  send({script})
+  Promise.resolve({script}).then(send, fault => send(String(fault)))
 }}, 100)
 </script>"""
 
@@ -46,7 +46,7 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 def browse(folder, page, script, profile, ready="true", width=1200, seconds=90):
-    """The value of a script (an expression over `window`, `document` and `find(id)`) in a page of the folder once it is
+    """The value of a script (an expression over `frame`, `window`, `document` and `find(id)`) in a page of the folder once it is
     `ready`, and the faults that the page met."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
     server.outside = OUTSIDE.format(page=page, width=width, ready=ready, script=script)

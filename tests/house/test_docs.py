@@ -65,7 +65,7 @@ def test_badges_are_true():
     assert project["requires-python"] == f">={versions[0]}" and README.count("shields.io") == 2
 
 
-def test_the_python_example_prints_what_is_said():
+def test_the_python_example_prints_what_is_said(iosim, tmp_path):
     from iosim import SCHEDULES
 
     page = (ROOT / "docs/python.md").read_text()
@@ -80,6 +80,37 @@ def test_the_python_example_prints_what_is_said():
     finally:
         SCHEDULES.pop("one-row", None)
     assert out.getvalue() == 2 * printed
+    assert "`iosim --load FILE.py count --schedule one-row ...` does the same" in page
+    file, line = tmp_path / "own.py", "count --N 512 --d 64 --M 227KB --schedule one-row --csv"
+    file.write_text(code.partition("print(")[0])
+    try:
+        rows = iosim("--load", file, *line.split()).stdout.splitlines()
+    finally:
+        SCHEDULES.pop("one-row", None)
+    assert len(rows) == 2 and dict(zip(rows[0].split(","), rows[1].split(","), strict=True))["total"] == "327680"
+
+
+def test_what_the_python_page_says_of_mistakes():
+    """Names of iosim's own schedules stay theirs, a schedule that stores no output is refused by the output's name, and
+    a missing N is Python's own error."""
+    import iosim
+
+    with pytest.raises(iosim.InputError, match="flash2"):
+        iosim.register(iosim.Schedule("flash2", iosim.SCHEDULES["flash2"].text, "mine"))
+
+    def nothing(chip, p, t):
+        for i in chip.tiles(p.N, t.rows_q):
+            chip.load("Q", i)
+
+    try:
+        with pytest.raises(iosim.IosimError, match="never stores its output O"):
+            iosim.count(64, 8, tiles="16x16", schedules=iosim.Schedule("nothing", nothing, "stores no O"))
+    finally:
+        iosim.SCHEDULES.pop("nothing", None)
+    with pytest.raises(TypeError, match="required positional argument: 'N'"):
+        iosim.count(d=64)
+    with pytest.raises(iosim.InputError, match="--d: found 'nothing'"):
+        iosim.count(N=64)
 
 
 def test_the_schedule_of_the_docs_registers_and_is_right():

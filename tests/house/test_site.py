@@ -8,8 +8,10 @@ from html import unescape
 from urllib.parse import unquote
 
 import pytest
+from browsed import CHROMIUM, browse
 from paths import DOCS, ROOT
 
+MADE = {"api.md"}  # pages that are made when the site is built
 PLACE = re.compile(r'(?:href|src)="([^"]*)"')
 
 
@@ -29,7 +31,7 @@ def site(tmp_path_factory):
 @pytest.mark.needs("mkdocs")
 def test_each_link_of_the_site_leads_somewhere(site):
     pages = sorted(site.rglob("index.html"))
-    assert len(pages) == len(list(DOCS.rglob("*.md")))
+    assert len(pages) == len(list(DOCS.rglob("*.md"))) + len(MADE)
     links = [(page, unescape(place)) for page in pages for place in PLACE.findall(page.read_text())]
     inside = [(page, unquote(place)) for page, place in links if "://" not in place and not place.startswith("data:")]
     assert len(inside) > 1000
@@ -60,4 +62,27 @@ def test_a_broken_link_is_found(tmp_path):
 
 def test_the_menu_has_every_page():
     menu = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
-    assert sorted(menu) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+    assert sorted({*menu} - MADE) == sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+
+
+WIDTHS = """(async () => {
+  const wide = [], plain = []
+  for (const page of %s) {
+    await new Promise(loaded => { frame.onload = loaded; frame.src = page })
+    const width = frame.contentWindow.document.documentElement.scrollWidth
+    if (width > frame.clientWidth) wide.push([page, width])
+    const tables = frame.contentWindow.document.querySelectorAll("main table, [role=main] table")
+    if ([...tables].some(table => table.id === "" && !table.classList.contains("table"))) plain.push(page)
+  }
+  return [wide, plain, getComputedStyle(frame.contentWindow.document.body).fontSize]
+})()"""
+
+
+@pytest.mark.needs("mkdocs")
+@pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+def test_no_page_is_wider_than_a_phone_and_the_scripts_of_all_run(site, tmp_path):
+    pages = ["/" + page.parent.relative_to(site).as_posix() + "/" for page in site.rglob("index.html")]
+    (wide, plain, size), _ = browse(
+        site, "/tune/", WIDTHS % [page.replace("/./", "/") for page in pages], tmp_path, width=390
+    )
+    assert wide == plain == [] and float(size.removesuffix("px")) >= 14
