@@ -2,7 +2,8 @@
 
 from .answer import Table as Table
 from .batches.answer import Batched as Batched
-from .batches.answer import batch as batch
+from .batches.layers import BatchOfLayers as BatchOfLayers
+from .batches.question import batch as batch
 from .commands.questions import help as help
 from .core.folded import Folded as Folded
 from .core.machine import Machine as Machine

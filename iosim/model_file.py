@@ -46,7 +46,13 @@ def read_model(path: str, given: Collection[str] = (), known: Collection[str] | 
         found |= _latent(config, heads, file, whole={"d", "dv"}.isdisjoint(given))
     else:
         found |= {"kv_heads": _kv_heads(config, heads, file), "d": _head_dim(config, heads, file)}
+    states = _states(config)
     found["layers"] = layers
+    if states and left_out and known is not None and "layers" in known and "layers" not in given:
+        found["layers"], left_out = (
+            f"{states} * {_number(config, 'num_hidden_layers', file) - layers}, attention*{layers}",
+            [],
+        )
     if known is None or "mask" in known:
         window, more = _window(config, file)
         found, left_out = found | window, left_out + more
@@ -127,6 +133,17 @@ def _layers(config: Config, file: str) -> tuple[int, list[str]]:
         return found, []
     verb = "is no softmax attention, and is" if others == 1 else "are no softmax attention, and are"
     return found, [f"{others} of its {layers} layers {verb} left out{_state(config)}"]
+
+
+def _states(config: Config) -> str:
+    """The other layers as `--layers` takes them, where the file says their sizes in the keys of Qwen3-Next."""
+    names = ("linear_key_head_dim", "linear_value_head_dim", "linear_num_value_heads", "linear_num_key_heads")
+    values = [config.get(name) for name in names]
+    if not all(isinstance(value, int) for value in values):
+        return ""
+    return "gdn " + " ".join(
+        f"{name}={value}" for name, value in zip(("d", "dv", "heads", "key-heads"), values, strict=True)
+    )
 
 
 def _state(config: Config) -> str:

@@ -18,7 +18,6 @@ from ..counting.floors import narrowest_bytes
 from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
-from ..counting.names import takes_options
 from ..counting.on_gpu import microseconds
 from ..counting.published import times_line
 from ..counting.result import in_microseconds
@@ -32,7 +31,6 @@ from ..verdict import NEAR, Way, about, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
-from .requests import read_requests
 from .ways import Way as WayToRun
 from .ways import ways_of
 
@@ -41,7 +39,7 @@ if TYPE_CHECKING:
     from ..core.mask_types import Mask
     from ..core.tiling import TilesAsked
     from ..hardware import Hardware
-    from .requests import RequestsAsked
+    from .requests import Request
 
 FA2_TILES = Tiling(128, 64)
 USUAL_TILES = "no --M and no --tiles: counted with the tiles of FlashAttention-2 for d = 128, 128x64"
@@ -290,46 +288,31 @@ PART_SHAPE: Columns[Row] = (
 )
 
 
-@takes_options()
-def batch(
-    requests: RequestsAsked,
-    d: int | None = None,
-    M: int | str | None = None,
+def with_attention(
+    requests: Sequence[Request],
+    d: int | None,
+    M: int | str | None,
     *,
-    model: str | None = None,
-    hardware: str | None = None,
-    paper_model: bool = False,
-    ways: str | Sequence[str] = (),
-    tiles: TilesAsked | None = None,
-    tile_multiple: int | None = None,
-    mask: str | Mask = "dense",
-    layers: int = 1,
-    chunks: Sequence[int] = (),
-    detail: bool = False,
+    hardware: str | None,
+    paper_model: bool,
+    ways: str | Sequence[str],
+    tiles: TilesAsked | None,
+    tile_multiple: int | None,
+    mask: str | Mask,
+    layers: int,
+    chunks: Sequence[int],
+    detail: bool,
     **options: Unpack[ProblemOptions],
 ) -> Batched:
-    """The words that one step of a server moves, by the ways to run its batch: a Batched.
-
-    - `requests`: new tokens and all tokens, as `"12 * 1:3000, 1:9000, 512:4608"`, a list of such texts or of pairs, the
-      name of a CSV or JSON-lines file with the columns `new`, `cached`, and `prefix` or `hash_ids`, or a list of
-      mappings with these.
-    - `ways`: names, as `"repeat,pack"`; by default all that can be run.
-    - `tiles`: Br x Bc as `128x64`, or `best`: those of least traffic for each way that fit in M.
-    - `model`: a config.json, as in `count`, whose layers are taken too.
-    - `layers`: layers of the model, of which each has its own Q, K and V.
-    - `chunks`: sizes of prefill chunks, each of which is a further way.
-    - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.
-
-    Raises InputError for a value that is not allowed.
-    """
+    """What one step moves in layers with attention, as `batch` of question.py is asked."""
     for name in OF_SIZES:
         if name in options:
             raise InputError(f"batch: keyword {name}", options[name], "requests", "they say how many there are")  # type: ignore[literal-required]
     rule, under = read_tiles(tiles), conditions(hardware, options, tile_multiple, paper_model, tiles)
     if rule == "paper" or rule == "ideal":
         raise InputError("--tiles", rule, "best, or Br x Bc as in 128x64", "all requests of a launch have one tile")
-    depth, size = parse_count(layers, "--layers"), memory(M, hardware)
-    problem = Attention(1, head_dimension(d), mask=parse_mask(mask), batch=depth, **under.options)
+    size = memory(M, hardware)
+    problem = Attention(1, head_dimension(d), mask=parse_mask(mask), batch=layers, **under.options)
     if problem.mask.tile_units:
         raise InputError("--mask", str(problem.mask), "a mask of tokens", "the tiles of ways differ")
     M_bytes = None if size is None else parse_bytes(size, problem.word_bytes)
@@ -340,7 +323,7 @@ def batch(
         tiling, under = FA2_TILES, under._replace(notes=(*under.notes, USUAL_TILES))
     sizes = tuple(parse_count(size, "--chunk") for size in chunks)
     sms = None if hardware is None else load(hardware).sms
-    asked = Batch(problem, read_requests(requests), depth, M_bytes, tiling, under.multiple, sizes, sms, under.chip)
+    asked = Batch(problem, requests, layers, M_bytes, tiling, under.multiple, sizes, sms, under.chip)
     names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]
     return answered(asked, ways_of(asked, names), under, detail)
 

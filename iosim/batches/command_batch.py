@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..commands.answer import Output, answer_all, say
 from ..commands.command import D, Need, named_command
@@ -26,6 +26,7 @@ from ..commands.options import (
     variants_without,
 )
 from ..counting.given import Asked, Fields, counts
+from ..counting.layers import LAYERS
 from ..errors import InputError
 from ..files import form_of
 from ..options import Kind, one_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .answer import Batched
+    from .layers import BatchOfLayers
 
 REPLAY = "examples/replay_trace.py replays a trace; each step is a batch, as '--requests' takes it"
 OF_REQUESTS = {
@@ -79,7 +81,9 @@ PICTURES = ("html", "svg", "png", "pdf")
 )
 @problem_options_without("N", "Nk", "batch")
 @model_option
-@text_option("--layers", "Layers of the model (default: 1).", metavar="COUNT", kind=COUNT)
+@text_option(
+    "--layers", "Layers of the model (default: 1), or kinds as 'gdn*36, attention*12'.", metavar="LAYERS", kind=LAYERS
+)
 @memory_options
 @repeated_option(
     "--way",
@@ -119,12 +123,12 @@ def command(
 
     Example: iosim batch --requests '12 * 1:3000, 1:9000, 512:4608' --d 128 --heads 32 --kv-heads 8 --causal
     """
-    from .answer import batch
+    from .question import batch
 
     form = "" if as_json or as_csv or path in (None, "-") else form_of(path, "batch")
     fields: Fields = {
         **counts(asked.given, required=("d",)),
-        "layers": 1 if layers is None else parse_count(layers, "--layers"),
+        "layers": layers or 1,
         "tiles": asked.choice.tiles,
         "tile_multiple": asked.choice.tile_multiple,
         "paper_model": asked.choice.paper_model,
@@ -134,9 +138,19 @@ def command(
     }
     found = [(place.label, batch(requests, **place.fields, **fields)) for place in asked.places]
     if form in PICTURES:
-        draw([answer for _, answer in found], str(path))
+        draw([with_ways(answer) for _, answer in found], str(path))
     else:
         answer_all(found, Output(as_json or form == "json", as_csv or form == "csv", path))
+
+
+def with_ways(found: Batched | BatchOfLayers) -> Batched:
+    """The answer about layers with attention, whose ways a picture shows."""
+    shown = getattr(found, "attention", found)
+    if shown is None:
+        raise InputError(
+            "-o", "a picture", ".json or .csv for layers with a state", "a picture shows ways of attention"
+        )
+    return cast("Batched", shown)
 
 
 def draw(found: Sequence[Batched], path: str) -> None:

@@ -7,7 +7,7 @@ WING = Wing(
     commands={
         "Many answers": {"batch": "What one step of a server moves: a batch of unequal requests, by ways to run it."}
     },
-    names={"batch": "answer", "Batched": "answer"},
+    names={"batch": "question", "Batched": "answer", "BatchOfLayers": "layers"},
     forms={"batch": {**ANSWER, "html": ("html", "htm"), "svg": ("svg",), "png": ("png",), "pdf": ("pdf",)}},
     page="batch.md",
 )

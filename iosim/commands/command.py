@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
+from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import click
@@ -313,7 +314,9 @@ class Command(click.Command):
             ctx.params["causal"] = False  # the window is causal
         ctx.params.update({name: value if value is True else str(value) for name, value in model.options.items()})
         del ctx.params["model"]
-        texts = [flags[name] + ("" if value is True else f" {value}") for name, value in model.options.items()]
+        texts = [
+            flags[name] + ("" if value is True else f" {quote(str(value))}") for name, value in model.options.items()
+        ]
         for text in (f"{' '.join(texts) or 'nothing'} taken", *model.left_out):
             note(ctx, f"--model {file}: {text}")
 

@@ -16,6 +16,7 @@ from ..commands.options import (
     tiles_option,
 )
 from ..counting.given import Asked, counts
+from ..counting.layers import LAYERS
 
 
 @named_command("memory", needs=(D,), axes=("N", "tiles"))
@@ -32,9 +33,10 @@ from ..counting.given import Asked, counts
 @tiles_option("Bytes of tiles on chip: Br x Bc, or several as in 64x64,128x64.")
 @text_option(
     "--layers",
-    "With --N: the KV cache of so many layers, and what they keep for a backward pass.",
-    metavar="COUNT",
-    kind=COUNT,
+    "With --N: the KV cache of so many layers, and what they keep for a backward pass; or kinds of layers, as "
+    "'gdn*36, attention*12': states beside KV.",
+    metavar="LAYERS",
+    kind=LAYERS,
 )
 @flag_option("--grid", "With --N and --tiles: show the rows of each program.", parameter="as_grid")
 @outputs

@@ -10,6 +10,7 @@ from ..core.arrays import last_true
 from ..core.problem import TENSORS, Attention
 from ..core.tiling import S, parse_tiles, tiles_text
 from ..counting.given import head_dimension
+from ..counting.layers import LayerKind, kept_bytes, split_layers
 from ..counting.names import takes_options
 from ..counting.passes import COMBINATIONS
 from ..errors import InputError
@@ -119,7 +120,7 @@ def memory(
 
     - With `N`, one length, several, or an axis as `1024:32768:x2`: bytes of scores, inputs, row statistics, KV cache.
     - With `N` and `layers`: the KV cache of a model, and what each way to compute attention keeps between a forward and
-      a backward pass.
+      a backward pass. With kinds of layers, as `"gdn*36, attention*12"`: states and KV beside each other.
     - With a `budget`, as `12GB`: the largest N whose tensors fit in it, of all `layers`, for each way to compute
       attention and for the KV cache alone.
     - With `tiles`, as `64x64` or `64x64,128x64`: bytes of tiles on chip. With `N` and `grid`: the rows of
@@ -150,22 +151,28 @@ def memory_of(
     if asked != allowed if as_grid else len(asked) != 1:
         found = " and ".join(sorted(asked)) or "nothing"
         raise InputError("memory", found, "one of --N, --budget, --tiles; or --grid with --N and --tiles")
-    many = None if layers is None else parse_count(layers, "--layers")
-    if many is not None and tiles is not None:
+    many, states = (None, []) if layers is None else split_layers(layers)
+    if layers is not None and tiles is not None:
         raise InputError("--layers", layers, "with --N or --budget")
+    if budget is not None and many == 0:
+        raise InputError("--layers", layers, "layers with attention as well, for a --budget", "a state has one size")
     if tiles is not None:
         columns, rows = (OF_TILES, tiles_on_chip(tiles, p)) if N is None else (OF_GRID, rows_of_grid(N, tiles, p))
     elif N is not None and many is not None:
         columns, rows = (
             OF_LAYERS,
-            [row for length in lengths_of(N) for row in of_layers(of_length(p, length, Nk), many)],
+            [row for length in lengths_of(N) for row in of_layers(of_length(p, length, Nk), many, states)],
         )
     elif N is not None:
         columns, rows = OF_LENGTH, sizes_of_axis(N, p, Nk)
     else:
-        columns, rows = OF_BUDGET, largest_lengths(cast("int | str", budget), p, Nk, many or 1)
+        beside = sum(kind.layers * kept_bytes(kind, p) for kind in states)
+        columns, rows = (
+            OF_BUDGET,
+            largest_lengths(cast("int | str", budget), p, Nk, 1 if many is None else many, beside),
+        )
     title = f"d = {p.d}, " + ", ".join(f"{name.strip('-')} {ways[name]}" for name in sorted(asked))
-    title += f", {numbered(many, 'layer')}" if many else ""
+    title += f", {numbered(many, 'layer')}" if many and not states else f", --layers {layers}" if states else ""
     return Table(columns, rows, title)
 
 
@@ -211,18 +218,33 @@ def lengths_of(axis: Axis) -> list[int]:
     return lengths
 
 
-def of_layers(p: Attention, layers: int) -> list[Row]:
-    """The rows of a model: its KV cache, and what each way keeps between a forward and a backward pass beside it."""
+def of_layers(p: Attention, layers: int, states: Sequence[LayerKind] = ()) -> list[Row]:
+    """The rows of a model: its KV cache, the states of layers that have these, and what each way keeps between a
+    forward and a backward pass beside them."""
     ways = {("+".join(c.stored), sum(c.stored_bytes(p).values())): c.forward for c in reversed(COMBINATIONS)}
-    kept = [("KV cache", "+".join(p.cache_tensors), bytes_together(p, *p.cache_tensors))]
-    kept += [
-        (f"for the backward pass of {name}" if stored else "recomputed forward pass", stored or "nothing", size)
-        for (stored, size), name in reversed(ways.items())
-    ]
-    sizes = {"N": p.N, "Nk": p.Nk}
+    kept = [("KV cache", "+".join(p.cache_tensors), bytes_together(p, *p.cache_tensors), layers)] if layers else []
+    kept += [(f"states of {kind.name}", "S", kept_bytes(kind, p), kind.layers) for kind in states]
+    if not states:
+        kept += [
+            (
+                f"for the backward pass of {name}" if stored else "recomputed forward pass",
+                stored or "nothing",
+                size,
+                layers,
+            )
+            for (stored, size), name in reversed(ways.items())
+        ]
     return [
-        {**sizes, "kept": what, "tensors": names, "layer_bytes": size, "layers": layers, "bytes": layers * size}
-        for what, names, size in kept
+        {
+            "N": p.N,
+            "Nk": p.Nk,
+            "kept": what,
+            "tensors": names,
+            "layer_bytes": size,
+            "layers": many,
+            "bytes": many * size,
+        }
+        for what, names, size, many in kept
     ]
 
 
@@ -240,9 +262,9 @@ def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
     return [dict(zip(columns, row, strict=True)) for row in cells]
 
 
-def largest_lengths(budget: int | str, p: Attention, Nk: int | None, layers: int = 1) -> list[Row]:
-    """A row for each entry of KEPT: the largest N = Nk whose tensors of all layers fit in the budget; 0
-    if none does."""
+def largest_lengths(budget: int | str, p: Attention, Nk: int | None, layers: int = 1, beside: int = 0) -> list[Row]:
+    """A row for each entry of KEPT: the largest N = Nk whose tensors of all layers fit in the budget, with the bytes of
+    the states beside them; 0 if none does."""
     if Nk is not None:
         raise InputError("--budget", f"--Nk {Nk} as well", "a budget without --Nk: it is for N = Nk")
     budget_bytes = parse_bytes(budget, p.word_bytes, "--budget")
@@ -250,7 +272,7 @@ def largest_lengths(budget: int | str, p: Attention, Nk: int | None, layers: int
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return layers * way.needed(replace(p, N=N, Nk=N))
+            return layers * way.needed(replace(p, N=N, Nk=N)) + beside
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

@@ -86,7 +86,7 @@ def test_the_options_of_a_line_win_and_a_note_says_what_was_taken(tmp_path, iosi
     found = iosim(*asked, "--model", path, "--kv-heads", 4)
     problem = json.loads(found.stdout)["problem"]
     assert [problem[name] for name in ("heads", "kv_heads", "d", "mask")] == [32, 4, 128, "causal&window:4095"]
-    assert f"note: --model {path}: --heads 32 --d 128 --mask causal&window:4095 taken\n" in found.stderr
+    assert f"note: --model {path}: --heads 32 --d 128 --mask 'causal&window:4095' taken\n" in found.stderr
     assert json.loads(iosim(*asked, "--model", path, "--causal").stdout)["problem"]["mask"] == "causal&window:4095"
     assert json.loads(iosim(*asked, "--model", path, "--mask", "causal").stdout)["problem"]["mask"] == "causal"
 
@@ -142,15 +142,24 @@ def test_layers_that_keep_a_state_are_named_and_left_out(tmp_path, more, layers,
 
 def test_the_state_of_qwen3_next_is_said_in_its_note(tmp_path, iosim):
     path = write(tmp_path, QWEN3_NEXT)
-    done = iosim("memory", "--model", path, "--N", 1024)
+    done = iosim("links", "--model", path, "--N", 1024, "--ranks", 2)
     state = "each keeps a state of 128 x 128 words for each of 32 value heads (16 key heads)"
-    assert done.stderr == (
-        f"note: --model {path}: --heads 16 --kv-heads 2 --d 256 --layers 12 taken\n"
-        f"note: --model {path}: {OTHERS}: {state}\n"
+    assert done.stderr.endswith(
+        f"note: --model {path}: --heads 16 --kv-heads 2 --d 256 taken\nnote: --model {path}: {OTHERS}: {state}\n"
     )
     path = write(tmp_path, {**QWEN3_NEXT, "layer_types": ["linear_attention"] * 48})
     done = iosim("memory", "--model", path, "--N", 1024)
     assert done.exit_code == 2 and "layer_types: found 'no layer of attention'" in done.stderr
+
+
+def test_the_layers_of_qwen3_next_have_two_kinds(tmp_path, iosim):
+    path = write(tmp_path, QWEN3_NEXT)
+    layers = "gdn d=128 dv=128 heads=32 key-heads=16 * 36, attention*12"
+    own = ("--heads", 16, "--kv-heads", 2, "--d", 256, "--layers", layers)
+    for line in (("memory", "--N", 1024), ("batch", "--requests", "1:1024")):
+        by_model, by_hand = iosim(*line, "--model", path), iosim(*line, *own)
+        assert by_model.exit_code == 0 and by_model.stdout == by_hand.stdout
+        assert f"--d 256 --layers '{layers}' taken" in by_model.stderr and "left out" not in by_model.stderr
 
 
 def test_python_takes_what_the_command_line_takes(tmp_path):

@@ -1,0 +1,109 @@
+"""`iosim.batch`: what one step of a server moves, in layers with attention and in those with a state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Unpack, overload
+
+from ..core.problem import Attention
+from ..counting.conditions import conditions
+from ..counting.given import Fields, head_dimension
+from ..counting.layers import heads_of, split_layers
+from ..counting.names import takes_options
+from .answer import with_attention
+from .layers import BatchOfLayers, about_states, of_attention, of_state
+from .requests import read_requests
+from .shapes import shapes_of
+
+if TYPE_CHECKING:
+    from ..core.keywords import ProblemOptions
+    from ..core.mask_types import Mask
+    from ..core.tiling import TilesAsked
+    from .answer import Batched
+    from .requests import RequestsAsked
+
+
+@overload
+def batch(
+    requests: RequestsAsked,
+    d: int | None = None,
+    M: int | str | None = None,
+    *,
+    model: str | None = None,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    ways: str | Sequence[str] = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    mask: str | Mask = "dense",
+    layers: int = 1,
+    chunks: Sequence[int] = (),
+    detail: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Batched: ...
+
+
+@overload
+def batch(
+    requests: RequestsAsked,
+    d: int | None = None,
+    M: int | str | None = None,
+    *,
+    model: str | None = None,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    ways: str | Sequence[str] = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    mask: str | Mask = "dense",
+    layers: str,
+    chunks: Sequence[int] = (),
+    detail: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Batched | BatchOfLayers: ...
+
+
+@takes_options()
+def batch(
+    requests: RequestsAsked,
+    d: int | None = None,
+    M: int | str | None = None,
+    *,
+    model: str | None = None,
+    hardware: str | None = None,
+    paper_model: bool = False,
+    ways: str | Sequence[str] = (),
+    tiles: TilesAsked | None = None,
+    tile_multiple: int | None = None,
+    mask: str | Mask = "dense",
+    layers: int | str = 1,
+    chunks: Sequence[int] = (),
+    detail: bool = False,
+    **options: Unpack[ProblemOptions],
+) -> Batched | BatchOfLayers:
+    """The words that one step of a server moves, by the ways to run its batch: a Batched; with layers of two kinds the
+    bytes of each kind: a BatchOfLayers.
+
+    - `requests`: new tokens and all tokens, as `"12 * 1:3000, 1:9000, 512:4608"`, a list of such texts or of pairs, the
+      name of a CSV or JSON-lines file with the columns `new`, `cached`, and `prefix` or `hash_ids`, or a list of
+      mappings with these.
+    - `ways`: names, as `"repeat,pack"`; by default all that can be run.
+    - `tiles`: Br x Bc as `128x64`, or `best`: those of least traffic for each way that fit in M.
+    - `model`: a config.json, as in `count`, whose layers are taken too.
+    - `layers`: layers of the model, of which each has its own Q, K and V; or their kinds, as
+      `"gdn*36, attention*12"`: a request has a state in a layer of the first kind. `"gdn d=128 heads=32 key-heads=16 *
+      36"` gives sizes that are not those of attention, `ring=16` rows beside the state, `state=bf16` its type.
+    - `chunks`: sizes of prefill chunks, each of which is a further way.
+    - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.
+
+    Raises InputError for a value that is not allowed.
+    """
+    (depth, states), asked = split_layers(layers), read_requests(requests)
+    given: Fields = {"hardware": hardware, "paper_model": paper_model, "ways": ways, "tiles": tiles, "mask": mask}
+    given |= {"tile_multiple": tile_multiple, "chunks": chunks, "detail": detail, **options}
+    found = with_attention(asked, d, M, layers=depth, **given) if depth else None
+    if found is not None and not states:
+        return found
+    p, shapes = Attention(1, head_dimension(d), **conditions(hardware, options).options), shapes_of(asked)[0]
+    parts = [*(of_state(kind, p, shapes) for kind in states), *([of_attention(found)] if found else [])]
+    return BatchOfLayers(parts, found, shapes, [about_states(kind, heads_of(kind, p), shapes) for kind in states])
