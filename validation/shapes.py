@@ -61,7 +61,8 @@ MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an 
 def jobs_of(part: str) -> list[Job]:
     """A set by its name: one of OWN, `family`, `torch`, `math`, `serving` or `sweep`."""
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
-              "family": family, "levels": levels, "shifted": shifted}  # fmt: skip
+              "family": family, "levels": levels, "shifted": shifted,
+              "token_masks": token_masks}  # fmt: skip
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -169,6 +170,25 @@ def levels() -> list[Job]:
 def shifted() -> list[Job]:
     """The examples of `family` under a mask of positions whose last query stands at the last key."""
     return [job for job in family() if moved_since(job)]
+
+
+def token_masks() -> list[Job]:
+    """Kernels that load the bits of a function's mask, or the documents of tokens, from HBM."""
+    band, near = (f"py:validation/token_masks.py:{name}" for name in ("band", "near"))
+    rows = [
+        ("flash2", 544, 544, 32, 32, "32x32", "fp16", band), ("flash2", 544, 544, 32, 32, "32x32", "fp32", near),
+        ("flash1", 544, 544, 32, 32, "32x32", "fp32", near), ("flash2", 1024, 1024, 64, 16, "64x64", "fp32", band),
+        ("standard-tiled", 544, 544, 32, 32, "32x32", "fp32", band), ("flash2", 550, 550, 32, 8, "16x48", "fp32", near),
+        ("flash2", 500, 701, 24, 8, "33x50", "fp32", near), ("flash2-bwd", 544, 544, 32, 32, "32x32", "fp32", band),
+        ("flash2", 544, 544, 32, 32, "32x32", "fp32", f"{near}&causal"),
+        ("flash2", 544, 544, 32, 32, "32x32", "fp32", f"causal&{near}"),
+        ("flash2", 544, 544, 32, 32, "32x32", "fp32", f"~{band}"),
+        ("flash2", 4100, 4100, 64, 8, "64x64", "fp32", "documents:2000,2100"),
+    ]  # fmt: skip
+    return [
+        ScheduleJob(name, Attention(N, d, Nk=Nk, heads=n, acc_dtype=acc, mask=parse_mask(mask)), parse_tiles(tiles))
+        for name, N, Nk, d, n, tiles, acc, mask in rows
+    ]
 
 
 def moved_since(job: Job) -> bool:

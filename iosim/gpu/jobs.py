@@ -55,7 +55,7 @@ class OutputErrors(TypedDict, total=False):
 
 
 class KernelSizes(TypedDict, total=False):
-    """Shared memory of the tiles, and the number of mask tables, which the kernels load too."""
+    """Shared memory of the tiles, and the number of tables of a mask's tiles, which the kernels load too."""
 
     footprint_bytes: int
     tables: int
@@ -188,6 +188,9 @@ def kept_jobs(notes: Iterable[Note], number: int) -> list[Job]:
     return jobs if len(jobs) == number else []
 
 
+OF_TOKENS = ("file", "document")  # how the names of a mask's tables of tokens begin; cuda/mask_reads.py counts them
+
+
 def key_of(job: Job) -> str:
     """A string that is equal for equal jobs, at any number of addresses."""
     return json.dumps({key: value for key, value in job.to_json().items() if key != "places"}, sort_keys=True)
@@ -219,8 +222,9 @@ class GeneratedJob:
 
     @property
     def sizes(self) -> KernelSizes:
-        """Shared memory of the tiles (generated kernels only), and the number of mask tables."""
-        return {"footprint_bytes": self.program.footprint_bytes, "tables": len(self.program.tables)}
+        """Shared memory of the tiles (generated kernels only), and the number of tables of the mask's tiles."""
+        of_tiles = [name for name in self.program.tables if not name.startswith(OF_TOKENS)]
+        return {"footprint_bytes": self.program.footprint_bytes, "tables": len(of_tiles)}
 
     def run(self, inputs: DeviceArrays, count: bool = False) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
         """(outputs, words read and written by tensor) of one run. Without `count` no words are counted."""

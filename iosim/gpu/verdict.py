@@ -18,6 +18,7 @@ from ..timing.bound import RESOURCES, time_at_least
 from ..timing.products import MATRIX_BYTES, UNITS, MatrixUnit
 from ..timing.work import Work, work_of
 from .compulsory import compulsory_bytes
+from .cuda.mask_reads import mask_reads
 from .cuda.sectors import PartialSectors, partial_sectors
 from .jobs import Job, Note, OutputErrors, ScheduleJob
 from .moved import DECIMALS, Moved, in_whole_tiles, moved
@@ -112,10 +113,11 @@ def by_tensor(
 
 def sm_row(simulated: Moved, evidence: Evidence, faults: list[str]) -> SmRow:
     """Bytes between SM and L2, simulated beside counted: loads by op_ld (by the crossbar for TMA), stores by op_st and
-    op_red."""
+    op_red. What the kernel loads of a mask's tables is no word of the schedule, and is counted by itself."""
     kernels = evidence.kernels
     row: SmRow = {
         "sm_read_bytes": simulated.read_bytes,
+        "mask_read_bytes": None,
         "hw_read_bytes": None,
         "read_ratio": None,
         "sm_write_bytes": simulated.write_bytes,
@@ -125,21 +127,25 @@ def sm_row(simulated: Moved, evidence: Evidence, faults: list[str]) -> SmRow:
     if not kernels:
         return row
     job, partial = evidence.scheduled, partial_sectors_of(evidence.scheduled)
-    extra = table_bytes(evidence)
+    of_mask = None if job.tuned else mask_reads(find(job.name), job.problem, job.tiling)
+    mask_bytes = of_mask.read_bytes if of_mask else 0
+    certain = mask_bytes if of_mask and of_mask.exact else 0
+    extra = table_bytes(evidence) + mask_bytes - certain
     read, written = sum(k.load_bytes for k in kernels), sum(k.store_bytes for k in kernels)
     tma = any(k.through_tma for k in kernels)
     if tma:
         boxes = moved(find(job.name), in_whole_tiles(job.problem.packed, job.tiling), job.tiling).read_bytes
         extra += boxes - simulated.read_bytes
-    _judge("read", simulated.read_bytes, read, partial.read_bytes + extra, tma, faults)
+    _judge("read", simulated.read_bytes + certain, read, partial.read_bytes + extra, tma, faults)
     if not any(k.stores_unseen for k in kernels):
         _judge("written", simulated.write_bytes, written, partial.write_bytes, False, faults)
     else:
         written = 0
     return {
         **row,
+        "mask_read_bytes": of_mask and of_mask.read_bytes,
         "hw_read_bytes": read,
-        "read_ratio": quotient(read, simulated.read_bytes),
+        "read_ratio": quotient(read, simulated.read_bytes + mask_bytes),
         "hw_write_bytes": written or None,
         "write_ratio": quotient(written, simulated.write_bytes),
     }
@@ -178,8 +184,8 @@ def floor_row(evidence: Evidence, sm: SmRow) -> FloorRow:
 
 
 def table_bytes(evidence: Evidence) -> int:
-    """An upper bound on the bytes loaded from a mask's tables: a sector for each warp, table and pair of tiles. The
-    model does not count these bytes."""
+    """An upper bound on the bytes loaded from the tables of a mask's tiles: a sector for each warp, table and pair of
+    tiles. Entries of tokens are counted (cuda/mask_reads.py)."""
     tables = evidence.note.get("tables", 0)
     if not tables:
         return 0

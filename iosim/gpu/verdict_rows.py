@@ -25,9 +25,11 @@ class WordRow(TypedDict):
 
 
 class SmRow(TypedDict):
-    """Bytes between SM and L2: simulated (sm_), counted by the hardware (hw_), and counted / simulated."""
+    """Bytes between SM and L2: simulated (sm_), counted by the hardware (hw_), and counted / simulated. What is loaded
+    from the tables of a mask (mask_) is simulated too, and is beside the words of the schedule."""
 
     sm_read_bytes: int
+    mask_read_bytes: int | None
     hw_read_bytes: int | None
     read_ratio: float | None
     sm_write_bytes: int
@@ -151,6 +153,7 @@ VERDICT: Columns[SweepVerdict] = columns_of(
     Column("tiles", "string", "tiles"),
     Column("words", heading="words", spare=8),
     Column("device_words", heading="on device", spare=5),
+    Column("mask_read_bytes", heading="mask read", spare=11),
     Column("hw_read_bytes", heading="SM read", spare=6),
     Column("read_ratio", "number", "x simulated", ".5f"),
     Column("hw_write_bytes", heading="SM written", spare=7),
@@ -169,9 +172,9 @@ VERDICT: Columns[SweepVerdict] = columns_of(
 )
 OF_PROBLEM = ("N", "Nk", "d", "mask", "batch", "heads", "dtype", "acc_dtype")
 SHOWN = (
-    "tiles", "words", "device_words", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio", "smem_read_bytes",
-    "hw_smem_read_bytes", "ratio_to_floor", "dram_ratio", "seconds", "time_ratio", "flops_per_second",
-    "sm_bytes_per_second", "error", "allowed_error", "ok",
+    "tiles", "words", "device_words", "mask_read_bytes", "hw_read_bytes", "read_ratio", "hw_write_bytes", "write_ratio",
+    "smem_read_bytes", "hw_smem_read_bytes", "ratio_to_floor", "dram_ratio", "seconds", "time_ratio",
+    "flops_per_second", "sm_bytes_per_second", "error", "allowed_error", "ok",
 )  # fmt: skip
 
 
@@ -180,7 +183,9 @@ def verdict_table(rows: Sequence[Verdict]) -> Table:
     names = [name for name in (rows[0] if rows else ()) if name != "tensors"]
     vary = [name for name in OF_PROBLEM if len({str(dict(row)[name]) for row in rows}) > 1]
     of_problem = [name for name in OF_PROBLEM if name in ("N", "Nk", "d", "mask", *vary)] if vary else []
-    return Table(in_order(VERDICT, names), rows, shown=in_order(VERDICT, ("schedule", *of_problem, *SHOWN)), tall=True)
+    masked = any(row.get("mask_read_bytes") is not None for row in rows)
+    shown = ("schedule", *of_problem, *(name for name in SHOWN if masked or name != "mask_read_bytes"))
+    return Table(in_order(VERDICT, names), rows, shown=in_order(VERDICT, shown), tall=True)
 
 
 def in_words(found: Summary) -> str:

@@ -37,7 +37,9 @@ def marked(text):
     for place, (mark, times) in MARKS.items():
         assert text.count(place) == times, place
         text = text.replace(place, f"{mark} {place}")
-    return text
+    read = "return table[index >> 5]"  # of a bit of a mask's table
+    assert text.count(read) == 1
+    return text.replace(read, "return table_read(table + (index >> 5))")
 
 
 def prelude_file(name, requests):
@@ -164,6 +166,8 @@ def run(library, k, program, inputs, backwards=False):
         library.announce(
             ctypes.c_void_p(array.ctypes.data), ctypes.c_longlong(array.nbytes), WIDTH[program.arrays[name].dtype]
         )
+    for words in program.tables.values():
+        library.announce(ctypes.c_void_p(words.ctypes.data), ctypes.c_longlong(words.nbytes), words.itemsize)
     for n, kernel in enumerate(program.kernels):
         values = [arrays[x] for x in kernel.tensors] + [program.tables[x] for x in kernel.tables] + [counts]
         given = (ctypes.c_void_p * 16)(*(x.ctypes.data for x in values))
@@ -210,8 +214,8 @@ class Requests(ctypes.Structure):
 
 
 def sectors_moved(library, program):
-    """{tensor: (sectors read, sectors written)} of the last run, each request of a warp by itself."""
+    """{tensor or table of the mask: (sectors read, sectors written)} of the last run, each request of a warp by itself."""
     return {
         name: tuple(library.requests(n, way).contents.sectors() for way in (0, 1))
-        for n, name in enumerate(program.arrays)
+        for n, name in enumerate([*program.arrays, *program.tables])
     }

@@ -148,11 +148,12 @@ class Tables:
     def _tiles(self, name: str, mask: AnyBoundMask) -> Bools:
         """The table of bits with this name, as booleans."""
         if name == "whole":
-            return self._whole()
+            return self.whole
         table = mask.table
         return table if name == "active" else np.asarray(table.any(axis={"any_q": 1, "any_k": 0}[name]))
 
-    def _whole(self) -> Bools:
+    @property
+    def whole(self) -> Bools:
         """The tiles (Tr x Tc) in which the mask hides nothing: those in which its negation sees nothing."""
         hidden = Mask(f"~({self.mask})", Join("~", (self.mask.mask.expr,)))
         return ~replace(self.mask, mask=hidden).table

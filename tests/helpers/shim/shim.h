@@ -247,6 +247,12 @@ template <class T> static void hbm_write16(T* p, Raw16 value) {
     *reinterpret_cast<Raw16*>(p) = value;
 }
 
+static unsigned table_read(const unsigned* p) {  // of a mask; small tables are constants, and no load reads them
+    for (int k = 0; k < region_count; ++k)
+        if ((const char*)p >= regions[k].start && (const char*)p < regions[k].start + regions[k].bytes) return hbm_read(p);
+    return *p;
+}
+
 // Copies land when they are waited for, not earlier: who reads too soon reads what was there before. In reversed order
 // they land at once: who still needs what was there before loses it.
 struct Copy { void* to; const void* from; };
