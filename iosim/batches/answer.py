@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
 
@@ -18,6 +18,7 @@ from ..counting.floors import narrowest_bytes
 from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
+from ..counting.notes import FOOTPRINT
 from ..counting.on_gpu import microseconds
 from ..counting.published import times_line
 from ..counting.result import in_microseconds
@@ -97,7 +98,10 @@ class Batched(Answer):
         if self.batch.chip is not None and (timed := [way for way in self.ways if way.fits is not False]):
             return lines_on_gpu(timed, self.batch.chip)
         ways = {way.way: as_way(way, narrowest_bytes(self.batch.problem)) for way in self.ways}
-        return verdict([*ways.values()], "move", self.batch.M_bytes, ways.get("repeat"), lambda *two: self.why(*two))
+        room = self.batch.M_bytes
+        if room is None and self.least is not None:
+            room = self.least.sram_peak_bytes
+        return verdict([*ways.values()], "move", room, ways.get("repeat"), lambda *two: self.why(*two))
 
     def why(self, best: Way, other: Way) -> str:
         """Why a way moves more bytes than the best one."""
@@ -210,6 +214,17 @@ class Batched(Answer):
         hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
         return [*self.under.notes, *unmasked, *hidden]
+
+
+def with_room(batch: Batch, ways: Sequence[Moved]) -> tuple[BatchFloor, list[Moved]]:
+    """(the floor beside the way that moves the fewest bytes, the ways beside theirs): without M each floor is that of
+    an SRAM with room for the tiles."""
+    rooms = [way.smem_peak_bytes if batch.problem.divided else way.sram_peak_bytes for way in ways]
+    floors = {room: floor_of(batch, room) for room in rooms}
+    beside = [floors[room] for room in rooms]
+    least = min(zip(ways, beside, strict=True), key=lambda one: one[0].total_bytes)[1]
+    ratios = [way.total / one.words if one.words else None for way, one in zip(ways, beside, strict=True)]
+    return least, [replace(way, ratio_to_floor=ratio) for way, ratio in zip(ways, ratios, strict=True)]
 
 
 def lines_on_gpu(ways: Sequence[Moved], chip: Hardware) -> list[str]:
@@ -340,6 +355,9 @@ def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: 
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
     floors = dict.fromkeys(kernels, together)
     found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, once, detail) for way in ways]
+    if asked.M_bytes is None:
+        floor, found = with_room(asked, found)
+        under = under._replace(notes=(*under.notes, FOOTPRINT))
     if not isinstance(asked.tiles, Tiling) and all(way.fits is False for way in found):
         raise InputError("--M", str(asked.M_bytes), "an SRAM in which some tile fits", "give --tiles as 64x64")
     if kernels:

@@ -43,10 +43,11 @@ class BatchFloor(NamedTuple):
     """`words` in bytes of the narrowest type that moves."""
 
 
-def floor_of(batch: Batch, register_bytes: int = 0) -> BatchFloor:
-    """The floor of a batch for its M, and for registers beside it; without M the compulsory words, each distinct word
+def floor_of(batch: Batch, more_bytes: int = 0) -> BatchFloor:
+    """The floor of a batch for its M and more bytes beside it; without both the compulsory words, each distinct word
     once."""
-    M_words = None if batch.M_bytes is None else int(held_words(batch.problem, batch.M_bytes + register_bytes))
+    room = (batch.M_bytes or 0) + more_bytes
+    M_words = None if batch.M_bytes is None and not more_bytes else int(held_words(batch.problem, room))
     forms: Counter[str] = Counter()
     pairs, g = 0, batch.group
     for seen, times in problems_of(batch):

@@ -48,6 +48,8 @@ class Moved:
     """Whether all launches fit in M; None without M."""
     smem_peak_bytes: int
     """The most shared memory that a block needs."""
+    sram_peak_bytes: int
+    """The most that a block holds, of shared memory and registers together."""
     reads: int
     writes: int
     total: int
@@ -107,6 +109,7 @@ def moved_by(
         tiles=", ".join(dict.fromkeys(f"{one.tiling.rows_q}x{one.tiling.rows_k}" for one in found)),
         fits=fits,
         smem_peak_bytes=needed,
+        sram_peak_bytes=max(int(np.max(one.of["sram_peak_bytes"])) for one in found),
         total=words,
         total_bytes=total["read_bytes"] + total["write_bytes"],
         blocks=number // batch.layers,

@@ -242,8 +242,9 @@ def notes_on_schedules(plan: Sweep) -> list[str]:
     from ..counting.notes import FOOTPRINT, keys_notes, mask_notes
 
     left_out = [] if plan.schedules else keys_notes(plan.sample(plan.masks[0]))
-    runs = [run for mask in plan.masks for run in plan.runs(mask)]
-    if plan.sizes["M"] is None and any(isinstance(rule, Tiling) and one.family in FLOORS for one, rule in runs):
+    shown = not plan.columns or {"ratio_to_floor", "ratio_to_order"} & {*plan.columns}
+    runs = [run for mask in plan.masks for run in plan.runs(mask)] if shown and plan.sizes["M"] is None else []
+    if any(isinstance(rule, Tiling) and one.family in FLOORS for one, rule in runs):
         left_out.append(FOOTPRINT)
     return left_out + [
         note for m in plan.masks for note in mask_notes(plan.sample(m), (s.name for s, _ in plan.runs(m)))

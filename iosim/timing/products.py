@@ -44,6 +44,7 @@ UNITS = {
 }
 CUDA_CORES = MatrixUnit(None, None)
 """Products without a matrix unit: each factor at least once for each tile."""
+LANES = 32  # of a warp
 MATRIX_BYTES = 2  # of the widest type that the units above multiply; wider ones are CUDA cores' in these presets
 
 
@@ -58,9 +59,10 @@ def unit_of(chip: Hardware | None, dtype: str) -> MatrixUnit:
 
 
 def instruction_rows(chip: Hardware, dtype: str) -> int:
-    """The rows of a product that one instruction of a chip takes; 1 where there is no such number."""
+    """The rows of a product that one instruction of a chip takes, on CUDA cores one for each lane of a warp; 1 where
+    there is no such number."""
     own = unit_of(chip, dtype) is not CUDA_CORES and chip.matrix_unit
-    return (UNITS[own].rows if own else None) or 1
+    return (UNITS[own].rows if own else LANES) or 1
 
 
 class SharedReads(Watcher):

@@ -2,8 +2,8 @@
 
 Of times within TIE of the least, which differ by less than a bound can say, those tiles are taken that keep most
 multiprocessors busy, then those of which at least two
-blocks have room on a multiprocessor: one takes exponentials while the other multiplies. Of these the fewest bytes win,
-then the fewest exponentials.
+blocks have room on a multiprocessor: one takes exponentials while the other multiplies. Of these the fewest bytes of
+shared memory win, then the fewest from HBM, then the fewest exponentials.
 """
 
 from __future__ import annotations
@@ -113,13 +113,14 @@ def in_order(found: Sequence[TimedTiles], chip: Hardware) -> list[TimedTiles]:
     """Tiles, the best first: ties with the least time, then the others by time."""
     least = min((one.bound.seconds for one in found), default=0.0)
 
-    def place(one: TimedTiles) -> tuple[float, int, bool, int, int, int]:
+    def place(one: TimedTiles) -> tuple[float, int, bool, int, int, int, int]:
         work, tie = one.bound.work, one.bound.seconds <= least * TIE
         busy = min(one.bound.blocks, chip.sms)
         return (
             0.0 if tie else one.bound.seconds,
             -busy,
             not one.room(chip),
+            work.smem_read_bytes + work.smem_write_bytes,
             work.total_bytes,
             work.exps,
             -one.tiling.rows_k,

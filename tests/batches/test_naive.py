@@ -153,7 +153,7 @@ def compare(rng):
         for new, tokens, times in requests
     )
     assert found.distinct["K"] == fields["d"] * fields["kv_heads"] * keys, (asked, fields)
-    assert all(way.total >= found.floor.words for way in found)
+    assert all(way.ratio_to_floor is None or way.ratio_to_floor >= 1 for way in found)
 
 
 @pytest.mark.parametrize("problems", [80, pytest.param(1500, marks=pytest.mark.long)])

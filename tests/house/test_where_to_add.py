@@ -183,9 +183,9 @@ WORDS = '    Column("words_per_flop", "number", "words/flop", ".4f", of=lambda r
 
 def test_a_column_is_one_row(copy):
     copy.insert("iosim/counting/result.py", '    Column("ratio_to_standard", "number"', WORDS)
-    size = ("--N", "64", "--d", "8")
+    size = ("--N", "64", "--d", "8", "--M", "4KB")
     flash2 = (*size, "--tiles", "8x8", "--schedule", "flash2", "--csv")
-    asked = ("count", *size, "--M", "4KB")
+    asked = ("count", *size)
     *tables, seen, answer = copy.lines(
         [(["count", *flash2], 0), (["sweep", *flash2], 0), (asked, 0), ([*asked, "--json", "--schedule", "flash2"], 0)]
     )

@@ -16,6 +16,7 @@ from iosim import Attention, Tiling
 from iosim.hardware import load
 from iosim.schedules import find
 from iosim.timing.measured import measured_over_bounds
+from iosim.timing.products import LANES
 from iosim.timing.tiles import AT_ONCE, TIE, candidates, fastest_tiles, in_order, timed
 
 FLASH2 = find("flash2")
@@ -81,6 +82,25 @@ def test_tiles_are_those_of_kernels(gpu, d):
     best = fastest_tiles(FLASH2, Attention(8192, d, heads=32, acc_dtype="fp32"), chip, chip.sram_bytes)
     assert best.tiling.rows_q in (64, 128, 256) and best.tiling.rows_k in (32, 64, 128)
     assert best.in_registers(chip) and best.need.smem_bytes <= chip.sram_bytes
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100-80gb", "rtx-4090", "t4", "l40s"])
+@pytest.mark.parametrize("N, d, heads", [(1024, 128, 32), (4096, 64, 8), (8192, 128, 32)])
+def test_products_of_cuda_cores_have_a_row_for_each_lane(gpu, N, d, heads):
+    """Their least time is that of the FLOPs whatever the tiles are: of such ties shared memory is used least."""
+    chip, p = load(gpu), Attention(N, d, heads=heads, dtype="fp32", acc_dtype="fp32")
+    best = fastest_tiles(FLASH2, p, chip, chip.sram_bytes)
+    assert best.tiling.rows_q >= LANES == 32 and best.bound.binds == "matrix"
+    tiles = candidates(FLASH2, p, chip.sram_bytes, 16, LANES)
+    ties = [one for t in tiles if (one := timed(FLASH2, p, t, chip)).need.smem_bytes <= chip.sram_bytes]
+    least = min(one.bound.seconds for one in ties if one.in_registers(chip))
+    ties = [one for one in ties if one.in_registers(chip) and one.bound.seconds <= TIE * least]
+    ties = [one for one in ties if one.room(chip) == best.room(chip) and one.bound.blocks >= chip.sms]
+    assert shared(best) == min(map(shared, ties))
+
+
+def shared(one):
+    return one.bound.work.smem_read_bytes + one.bound.work.smem_write_bytes
 
 
 def test_no_candidate_is_clearly_faster():
