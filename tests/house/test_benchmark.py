@@ -35,3 +35,12 @@ def test_every_peer_has_a_row_or_says_that_it_is_not_installed(capsys):
         assert float(ratio.replace(",", "")) == pytest.approx(float(theirs) / float(ours), rel=0.06), peer
         assert int(mine.replace(",", "")) <= int(its.replace(",", ""))
     assert peers["HEADER"] in page and any("pandas" in cells[1] and float(cells[4]) > 0 for cells in printed)
+
+
+def test_the_history_is_the_page_and_ends_with_the_table_of_today():
+    history = runpy.run_path(str(ROOT / "benchmarks" / "history.py"))
+    runs = history["kept"]()
+    assert len(runs) > 1 and history["PAGE"].read_text() == history["page"](), "python benchmarks/history.py writes it"
+    newest = [*runs.values()][-1]
+    assert newest == {what: measured for what, measured, _ in rows((ROOT / "docs" / "performance.md").read_text())}
+    assert all(float(measured) > 0 for run in runs.values() for measured in run.values())

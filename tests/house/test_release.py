@@ -65,11 +65,44 @@ def test_workflows_and_the_citation_are_of_this_version():
     workflows = {path.stem: path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")}
     named = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
     assert re.search(r"python: \[(.*)\]", workflows["tests"])[1] == ", ".join(f'"{version}"' for version in named)
-    assert all(f".[{extra}]" in workflows[file] for file, extra in (("tests", "test"), ("docs", "docs")))
+    assert all(f".[{extra}" in workflows[file] for file, extra in (("tests", "test"), ("docs", "docs")))
     assert "id-token: write" in workflows["release"] and "pypi-publish" in workflows["release"]
     assert not any(re.search("secrets|password:", text) for text in workflows.values())
+    release = workflows["release"]
+    assert re.search(r"python: \[(.*)\]", release)[1] == f'"{named[0]}", "{named[-1]}"'
+    line, said = re.search(r"run: iosim (.*) \| grep \"(.*)\"", release).groups()
+    assert f"$ iosim {line}\n{said}" in README and "twine check --strict" in release
     citation = (ROOT / "CITATION.cff").read_text()
     assert re.search(r"^version: (.*)$", citation, re.M)[1] == iosim.__version__ and "license: MIT" in citation
+
+
+def test_the_recipe_for_conda_needs_what_the_package_needs():
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    recipe = (ROOT / "conda" / "meta.yaml").read_text()
+    needs = re.findall(r"^    - (.+)$", recipe.partition("  run:\n")[2].partition("\ntest:")[0], re.M)
+    assert sorted(need.replace(" ", "") for need in needs) == sorted(
+        [*project["dependencies"], f"python{project['requires-python']}"]
+    )
+    assert f'version = "{iosim.__version__}"' in recipe and project["scripts"]["iosim"] in recipe
+    assert f"summary: {project['description']}\n" in recipe
+
+
+@pytest.mark.needs("yaml")
+def test_forms_and_hooks_are_what_github_and_pre_commit_read():
+    """Each field of a form has an id and a label, and a commit is checked by the commands of the lint in CI."""
+    import yaml
+
+    forms = [yaml.safe_load(form.read_text()) for form in (ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml")]
+    assert len(forms) == 2 and all(form["name"] and form["description"] for form in forms)
+    assert all(field["id"] and field["attributes"]["label"] for form in forms for field in form["body"])
+    lint = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())["jobs"]["lint"]["steps"]
+    (repo,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    runs = {step["run"].removesuffix(" .").replace("format --check", "format") for step in lint if "run" in step}
+    assert {hook["entry"] for hook in repo["hooks"]} == {run for run in runs if not run.startswith("pip")}
+    watched = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
+    assert {one["package-ecosystem"] for one in watched} == {"github-actions", "pip"}
 
 
 @pytest.mark.parametrize("kind", [".whl", ".tar.gz"])
