@@ -117,6 +117,7 @@ MOST_STAGES, MOST_PASSES = 64, 10_000
 COUNT = Kind(whole_number(), "integer", ranges=True)
 PASSES = Kind(whole_number(0, MOST_PASSES), "integer", ranges=True)
 SEED = Kind(whole_number(0), "integer", ranges=True)
+COUNT_OR_0 = Kind(whole_number(0), "integer", ranges=True)
 STAGES = Kind(whole_number(1, MOST_STAGES), "integer", ranges=True)
 SIZE = Kind(read_size, "integer", ranges=True)
 REGISTERS = Kind(read_registers, "integer", ranges=True)

@@ -90,7 +90,7 @@ class Need(NamedTuple):
 
 
 N, D, M = Need("N"), Need("d", ("model",)), Need("M", ("hardware",))
-M_OR_TILES = Need("M", ("hardware", "tiles"))
+M_OR_TILES = Need("M", ("hardware", "tiles", "rule", "chunk"))
 
 
 INSTEAD = {

@@ -36,7 +36,8 @@ def check_unread(ctx: click.Context, usual: str) -> None:
     multiple, named = ctx.params.get("tile_multiple") not in (None, "1"), ctx.params.get("schedules") or ()
     if given or multiple:
         tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]
-        check_read(given, named, usual, tiles if multiple else None)
+        core = "state" if ctx.params.get("rule") and usual == "core" else usual
+        check_read(given, named, core, tiles if multiple else None)
 
 
 def check_read(
@@ -44,12 +45,15 @@ def check_read(
 ) -> None:
     """Write a note for each option that no schedule reads. Raise InputError for a --tile-multiple without a search.
 
-    `given` are fields of the problem. `usual` are the schedules if none is named: names with commas, or `core` for
-    those of iosim count. `multiple_of` are the tiles to which --tile-multiple was given; None without it.
+    `given` are fields of the problem. `usual` are the schedules if none is named: names with commas, `core` for
+    those of iosim count, or `state` for those that it shows with --rule. `multiple_of` are the tiles to which
+    --tile-multiple was given; None without it.
     """
-    from ..schedules import CORE, find_all
+    from ..schedules import find_all
+    from ..schedules import usual as usual_of
 
-    schedules = find_all(named or (CORE if usual == "core" else usual.split(",") if usual else ()))
+    whole = usual_of(usual == "state") if usual in ("core", "state") else usual.split(",") if usual else ()
+    schedules = find_all(named or whole)
     if multiple_of is not None:
         refuse_multiple(schedules, ",".join(multiple_of))
     for name, readers in unread(given, schedules):

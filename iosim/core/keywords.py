@@ -31,6 +31,19 @@ class OtherOptions(TypedDict, total=False):
     page_size: int
     top_k: int
     key_block: int
+    rule: str
+    chunk: int
+    columns: int
+    key_heads: int
+    initial_state: bool
+    final_state: bool
+    state_dtype: str
+    normalise: bool
+    features: int
+    padding: int
+    ring: int
+    drafts: int
+    accepted: int
 
 
 class MoreOptions(OtherOptions, total=False):

@@ -2,6 +2,7 @@
 
 from ..options import (
     COUNT,
+    COUNT_OR_0,
     FLAG,
     HEADS_SHARE,
     MASK,
@@ -173,6 +174,15 @@ CHIP = (
         heading=MEMORY,
     ),
 )
+KEY_HEADS = Option(
+    "key_heads",
+    COUNT_OR_0,
+    "Heads of q and k, each shared by several of --heads, for a state (default: heads).",
+    0,
+    metavar="COUNT",
+    also=("num-k-heads", "linear-num-key-heads", "ngroups"),
+)
+"""Declared by the schedules of attention with a state, and read by `Attention.packed`."""
 OF_EVERY_PROBLEM = {option.name: option for option in (*SIZES, *TYPES, *MASKS, *VARIANTS, *CHIP, *CACHE)}
 """All of them by name, in the order of columns."""
 

@@ -41,6 +41,8 @@ class Tensor(NamedTuple):
     """The value the host fills in before the schedule starts."""
     of_keys: bool = False
     """Whether it belongs to a KV head though its first axis is not the keys: it has pages, for example."""
+    dtype: Callable[[Attention[Size]], str] | None = None
+    """`dtype(p)`: its type in HBM, where that is not the one of its kind."""
 
     @property
     def shared(self) -> bool:
@@ -356,6 +358,8 @@ class Attention(Generic[S]):
 
     def hbm_type(self, tensor: Tensor) -> str:
         """The element type of a tensor in HBM."""
+        if tensor.dtype is not None:
+            return tensor.dtype(self)
         if tensor.kind == "cache":
             return self.cache_dtype
         return str(self.acc_dtype) if tensor.kind == "state" else SAME_TYPE.get(tensor.kind, self.dtype)

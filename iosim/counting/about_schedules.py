@@ -88,7 +88,8 @@ def schedule_row(schedule: Schedule) -> Row:
 def options_that_matter(schedule: Schedule, problem: Attention) -> tuple[list[str], list[str]]:
     """(the options that a schedule reads, the options that it ignores). Ignored options may be given, and change
     nothing; those that it refuses are in neither list."""
-    own = [name for name in option_names() if name not in OF_EVERY_PROBLEM]
+    family = [other for other in SCHEDULES.values() if other.family == schedule.family]
+    own = [name for name in option_names() if name not in OF_EVERY_PROBLEM and any(s.reads(name) for s in family)]
     latent = ["latent"] * (schedule.family in LATENT_FAMILIES)
     given = ["lse", "keep_p", "visit_all", *own, *latent, "mask", "count_init", *NEVER_IGNORED]
     read = [name for name in given if schedule.reads(name)]

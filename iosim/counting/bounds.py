@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import wraps
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 from ..answer import Column, Columns, Row, Table, in_order
 from ..core.problem import DENSE, Attention
@@ -286,18 +285,19 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
     ]
 
 
-def linear_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of linear attention. If the d x dv state fits on chip, each input need be read only once.
+def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The bounds of attention with a state. If the state fits on chip, each input need be read only once."""
+    from ..schedules.state import FINAL_STATE, INITIAL_STATE, NORMALISE, beta_words, decay_words, length
+    from .state_floors import StateProblem, compulsory_words
 
-    The output depends on the same inputs as that of softmax attention. The exception is d = 1, where Q cancels.
-    """
-    state, least = p.d * p.dv + p.d, forward_floor(replace(p, dropout=None), None)
-    words = least.words - (least.instances * least.rows if p.d == 1 else 0)
+    given, asked, normaliser = (bool(p[option]) for option in (INITIAL_STATE, FINAL_STATE, NORMALISE))
+    n, decays = cast("int", length(p)), cast("int", decay_words(p))
+    one = StateProblem(n, p.d, p.dv, decays, beta_words(p), given, asked, normaliser)
+    words = p.instances * sum(compulsory_words(one))
     return [
-        Bound("linear: compulsory", words, "floor; reached",
-              "Q, K, V read once, O written once", "from Q, K, V alone; reached for M > d dv + d",
-              M_words > state if M_words else None),
-        counted("linear: attainable", attainable, bool(M_words)),
+        Bound("state: compulsory", words, "floor", "q, k, v and gates read once, O written once",
+              "no exact algorithm moves fewer words", True),
+        counted("state: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
 
@@ -359,7 +359,7 @@ def selected_bounds(p: Attention, M_words: int | None, attainable: int | None) -
 BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
-    "linear": linear_bounds,
+    "state": state_bounds,
     "selected": selected_bounds,
     "indexer": indexer_bounds,
     "cache": cache_bounds,

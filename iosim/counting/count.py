@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import Attention
 from ..core.tiling import read_tiles, tiles_text
 from ..masks import parse_mask
-from ..schedules import CORE, SCHEDULES, Schedule, distinct, find_all, reads_cache
+from ..schedules import SCHEDULES, Schedule, distinct, family_of, find_all, reads_cache, usual
 from ..units import parse_bytes
 from .bounds import Bound, bounds
 from .conditions import Conditions, conditions
@@ -24,6 +24,7 @@ from .run import choose_tiling as choose_tiling
 from .run import counted_tiling as counted_tiling
 from .run import limit_of as limit_of
 from .run import measure as measure
+from .run import needs_memory as needs_memory
 from .run import one_tiling as one_tiling
 from .run import rules_of as rules_of
 from .run import run as run
@@ -62,7 +63,7 @@ def count(
     problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
     chosen, under = asked_or_usual(schedules, problem, under)
-    if M_bytes is None and asked in (None, *TILE_RULES) and any("ideal" not in s.rules for s in chosen):
+    if M_bytes is None and any(needs_memory(s, asked, problem) for s in chosen):
         raise without_memory()
     results = [
         run(schedule, rule, problem, M_bytes, under.multiple, under.chip)
@@ -111,7 +112,8 @@ def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]
 def default_schedules(problem: Attention) -> list[Schedule]:
     """The schedules of a count that names none, of those that can read its keys: each text once, and under `visit_all`
     also as one that skips hidden tiles."""
-    return distinct((s for name in CORE if reads_cache(s := SCHEDULES[name], problem)), problem)
+    names = usual(family_of(problem) == "state")
+    return distinct((s for name in names if reads_cache(s := SCHEDULES[name], problem)), problem)
 
 
 def asked_or_usual(

@@ -53,6 +53,8 @@ def choose_tiling(
     if isinstance(rule, Tiling):
         check_sizes(schedule, rule)
         return rule
+    if (named := named_tiles(schedule, rule, problem, M_bytes)) is not None:
+        return named
     assert M_bytes is not None
     if rule == "best" and chip is not None:
         from ..timing.tiles import fastest_tiles
@@ -63,6 +65,17 @@ def choose_tiling(
         return best_tiles(schedule, problem, M_bytes, multiple)
     M_words = M_bytes // problem.word_bytes
     return paper_tiles(problem, M_words) if M_words else None
+
+
+def named_tiles(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: object) -> Tiling | None:
+    """The tiles that options of the problem name where the best are asked for; None if they name none."""
+    return schedule.named_tiles(problem, M_bytes is not None) if rule == "best" else None
+
+
+def needs_memory(schedule: Schedule, rule: Rule | None, problem: Attention) -> bool:
+    """Whether a tile rule of a schedule needs M; None stands for its own rules."""
+    rules = schedule.rules if rule is None else (rule,)
+    return any(one in TILE_RULES and named_tiles(schedule, one, problem, None) is None for one in rules)
 
 
 def check_sizes(schedule: Schedule, tiling: Tiling) -> None:
@@ -85,7 +98,7 @@ def one_tiling(
     Raises InputError if they need M and it is not given, or if nothing fits.
     """
     rule = rules_of(schedule, tiles, p)[which]
-    if M_bytes is None and rule in TILE_RULES:
+    if M_bytes is None and needs_memory(schedule, rule, p):
         raise InputError("--tiles", str(tiles or "nothing"), "Br x Bc as in 64x64", f"or give --M for {rule} tiles")
     tiling = choose_tiling(schedule, rule, p.packed, M_bytes, multiple, chip)
     if tiling is None:
@@ -112,7 +125,7 @@ def run(
     room for them. On a chip it has a least time, and its accumulators and scores are in registers, unless its tiles are
     those of a paper."""
     require(schedule, problem)
-    label = rule_name(rule)
+    label = rule_name(named_tiles(schedule, rule, problem, M_bytes) or rule)
     tiling = choose_tiling(schedule, rule, problem.packed, M_bytes, multiple, chip)
     if tiling is None:
         return Result(schedule.name, label, fits=False)

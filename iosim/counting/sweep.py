@@ -27,6 +27,7 @@ from .columns import COLUMNS, DIVIDED, TIMED, types_of_count
 from .count import measure, run, with_plain_keys
 from .floor_arrays import floor_words
 from .result import RESULT, Result, more_sizes
+from .run import named_tiles
 from .sweep_axes import Runs, Sweep
 
 if TYPE_CHECKING:
@@ -429,7 +430,7 @@ def cells_of(
         row = {name: v if v is None else Cells(np.asarray(v), gone) for name, v in row.items()}
         row |= {"fits": np.asarray(fits, bool) & ~gone, "limit": limit}
     more = {name: size for name in schedule.more_tiles if (size := getattr(tiling, name)) is not None}
-    label = rule_name(rule)
+    label = rule_name(named_tiles(schedule, rule, cast("Attention", problem), M_bytes) or rule)
     return {"schedule": schedule.name, "tiling": label, **row, "more_tiles": more_sizes(more)}
 
 
@@ -441,6 +442,8 @@ def tilings_of(
         return Tiling(1, 1), False
     if isinstance(rule, Tiling):
         return rule, False
+    if (named := named_tiles(schedule, rule, cast("Attention", problem), M_bytes)) is not None:
+        return named, False
     assert M_bytes is not None
     if rule == "best":
         tiling, found = search(schedule, problem, M_bytes, multiple)

@@ -22,7 +22,7 @@ from ..schedules import Schedule, find, find_all
 from ..units import dtype_bytes, parse_axis, parse_bytes, parse_count, type_name
 from .columns import COLUMNS, TIMED, every_column, more_columns
 from .conditions import check_registers, conditions
-from .count import check_sizes, default_schedules, rules_of
+from .count import check_sizes, default_schedules, needs_memory, rules_of
 from .given import Fields, Given
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ class Sweep:
     def sample(self, mask: Mask) -> Attention:
         """The problem of a grid point with this mask, of size 1, whose keys no more schedules read than others."""
         visit_all = any(options.get("visit_all") for options in self.options)
-        keys = ({name: own[name] for name in ("kv_dtype", "kv_scales") if name in own} for own in self.options)
+        names = ("kv_dtype", "kv_scales", "rule")
+        keys = ({name: own[name] for name in names if name in own} for own in self.options)
         kinds = [
             Attention(1, 1, mask=mask, visit_all=visit_all, dtype=dtype, **own)
             for (dtype, _), own in product(self.types, keys)
@@ -303,7 +304,7 @@ def check_rules(sweep: Sweep, needs_M: bool) -> None:
         for schedule, rule in sweep.runs(mask):
             if isinstance(rule, Tiling):
                 check_sizes(schedule, rule)
-            elif needs_M and rule != "ideal" and sweep.sizes["M"] is None:
+            elif needs_M and sweep.sizes["M"] is None and needs_memory(schedule, rule, sweep.sample(mask)):
                 raise InputError("--M", "nothing", "an axis as in 16KB:256KB:x2", "or give --tiles as 128x64")
 
 

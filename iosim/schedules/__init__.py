@@ -1,15 +1,25 @@
 """The names of all schedules, and the files that have them. A file is imported when one of its names is first used."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ..asked_modules import answers
 from ..options import expect
 from .registry import SCHEDULES, Schedule, applies, distinct, find, find_all, reads_cache, register, require
 
+if TYPE_CHECKING:
+    from ..core.problem import Attention
+    from ..core.typing import Size
+
 # The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
+# Those that it shows if --rule is given.
+WITH_STATE = ("state-fused",)
 
 FILES = {
     "standard": ("standard", "standard-tiled"),
-    "flash": ("flash1", "flash2", "block-sparse", "block-sparse-q"),
+    "flash": ("flash1", "flash2", "block-sparse", "block-sparse-q", "local-gather"),
     "pinned": ("flash2-pinned",),
     "memory_efficient": ("memory-efficient", "flash2-one-room"),
     "decode": ("split-kv", "paged", "paged-split-kv"),
@@ -25,7 +35,7 @@ FILES = {
     "selected": ("selected", "selected-keys-outside"),
     "indexer": ("indexer",),
     "cache_write": ("cache-write",),
-    "linear": ("linear", "linear-causal", "local-gather"),
+    "state_forward": ("state-fused",),
 }  # their order in lists
 SCHEDULES.expect(FILES)
 
@@ -33,22 +43,40 @@ OPTIONS = {
     "standard": ("elementwise",),
     "decode": ("splits", "page_size"),
     "selected": ("top_k", "key_block"),
+    "state": (
+        *("rule", "chunk", "columns", "key_heads", "initial_state", "final_state", "state_dtype"),
+        *("normalise", "features", "padding", "ring", "drafts", "accepted"),
+    ),
 }  # that these files declare, in the order of lists
 for _file, _names in OPTIONS.items():
     expect(f"{__name__}.{_file}", _names)
+
+
+def family_of(problem: Attention[Size]) -> str:
+    """The family of a question that names no schedule: softmax attention or, with --rule, attention with a state."""
+    return "state" if dict(problem.own).get("rule") else "attention"
+
+
+def usual(with_state: bool) -> tuple[str, ...]:
+    """The schedules of a question that names none, about attention or, if --rule is given, attention with a state."""
+    return WITH_STATE if with_state else CORE
+
 
 __all__ = [
     "CORE",
     "FILES",
     "SCHEDULES",
+    "WITH_STATE",
     "Schedule",
     "applies",
     "distinct",
+    "family_of",
     "find",
     "find_all",
     "reads_cache",
     "register",
     "require",
+    "usual",
 ]
 
 answers(__name__)

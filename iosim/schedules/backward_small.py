@@ -18,7 +18,7 @@ from ..steps.backward import (
     probability_gradients,
     score_gradients,
 )
-from ..steps.passes_and_linear import Number, add_scores, scale
+from ..steps.passes import Number, add_scores, scale
 from ..steps.softmax import accumulate, drop, hide, scores, zeros
 from .backward import BACKWARD_TENSORS, backward
 from .registry import FA2, register

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..steps.backward import add_key_gradients, add_value_gradients, probability_gradients
-from ..steps.passes_and_linear import Number, scale
+from ..steps.passes import Number, scale
 from ..steps.softmax import accumulate, drop, scores, zeros
 from .backward import backward
 from .backward_lse import recompute

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.tiling import Tiling
 from ..steps.backward import add_value_gradients, clear, probability_gradients, score_gradients
-from ..steps.passes_and_linear import Number, Place, accumulate_columns, accumulate_transposed, add_scores_from, scale
+from ..steps.passes import Number, Place, accumulate_columns, accumulate_transposed, add_scores_from, scale
 from ..steps.softmax import drop, zeros
 from .backward import backward
 from .backward_small import TENSORS_OF_BOTH, inputs_without_p, row_sums, store_probabilities

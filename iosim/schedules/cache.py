@@ -42,7 +42,7 @@ class Cache:
         block = self.chip.load(name, j)
         if self.p.kv_scales == "none":
             return block
-        from ..steps.passes_and_linear import Number
+        from ..steps.passes import Number
 
         if self.p.scale_words:
             scales = self.chip.load(name + "scale", j)

@@ -8,7 +8,7 @@ from ..core.arrays import smaller
 from ..core.dependent_tiles import Moved
 from ..core.problem import DENSE, Tensor, narrowed
 from ..oracles.cache_rows import cache_with_new_rows, new_rows
-from ..steps.passes_and_linear import Number, block_scales, copied, quantised
+from ..steps.passes import Number, block_scales, copied, quantised
 from .registry import Schedule, register
 
 if TYPE_CHECKING:

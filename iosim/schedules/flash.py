@@ -210,3 +210,21 @@ always_skips(
     f"{FA2}, Algorithm 1 with a mask",
     "causal, flex, flex-attention, torch-flex, sliding-window, swa, local-attention",
 )
+register(
+    Schedule(
+        "local-gather",
+        queries_outside,
+        "sparse attention, each query gathering its keys",
+        "unstructured sparse attention without reuse; flash2 in tiles of 1 x 1",
+        rules=("ideal",),
+        options=("lse", "keep_p"),
+        skips=True,
+        dominated_by="flash2",
+        formula="R = N d + N Nk (d + dv), W = N dv",
+        state="one row of Q and O with l, m on chip; nothing waits in HBM",
+        exact_traffic=queries_outside_traffic,
+        footprint=flash_footprint,
+        scales=True,
+        known_as="gather, local, local-attention",
+    )
+)

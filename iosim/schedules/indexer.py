@@ -8,7 +8,7 @@ from ..core.arrays import smaller
 from ..core.dependent_tiles import Share
 from ..core.problem import DENSE, Tensor, narrowed
 from ..oracles.selected import chosen_keys, index_inputs
-from ..steps.passes_and_linear import add_scores, largest, weighted_sums
+from ..steps.passes import add_scores, largest, weighted_sums
 from ..steps.softmax import zeros
 from .cache import Cache, cache_traffic
 from .registry import Schedule, register

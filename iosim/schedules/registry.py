@@ -57,6 +57,8 @@ if TYPE_CHECKING:
         scales: bool
         more_tiles: tuple[str, ...]
         dominated_by: str
+        named_tiles: Callable[[Attention, bool], Tiling | None]
+        keys_in_a_row: Callable[[Attention[Size]], Size]
 
     class FamilyFields(TypedDict, total=False):
         """Fields that all schedules of a family share."""
@@ -135,6 +137,9 @@ class Schedule:
     SRAM. If the schedule skips tiles, they have one under every mask of tokens, too. The curve of least traffic is
     their envelope, and `best` is that curve at one M. They are not needed if a larger tile of the outer loop is best
     without a mask, or with `sizes`."""
+    named_tiles: Callable[[Attention, bool], Tiling | None] = lambda p, memory: None
+    """`named_tiles(p, memory)`: the tiles that options of the problem name, or that are usual where no M is given; None
+    if the rules decide. `memory` says whether M is given."""
     chosen: Mapping[str, Choices] = field(default_factory=dict)
     """Options of the problem that `tune` chooses if they are not given: `{field: values(p, multiple)}`, best first. At
     every M an earlier value moves no more words than a later one."""

@@ -1,7 +1,7 @@
 // The tile steps, with the names and arguments of the Python steps: each writes into its first arguments. A step
 // touches only the rows that its team owns, except in arguments that it reads whole (Cost.reads_whole), as K in scores.
 // This file has what softmax attention needs, for any sizes and types. Its products are in mma.cuh for tensor cores,
-// and in products.cuh without them. Softmax in passes and linear attention are in passes_and_linear.cuh, gradients in
+// and in products.cuh without them. Softmax in passes is in passes.cuh, gradients in
 // backward.cuh.
 #pragma once
 #define STEP DEVICE void  // a step that a schedule can name

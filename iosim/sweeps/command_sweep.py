@@ -95,7 +95,8 @@ class Question(NamedTuple):
         asked = dict.fromkeys(name for point in plan.options for name in given_variants(point))
         tiles = [tiles_text(rule) for rule in plan.tiles]
         searched = plan.multiples != [1] and not plan.implied
-        check_read(asked, plan.schedules, multiple_of=tiles if searched else None)
+        usual = "state" if "rule" in asked else "core"
+        check_read(asked, plan.schedules, usual, tiles if searched else None)
         return plan
 
 

@@ -20,7 +20,7 @@ from ..counting.result import Result
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, applies, distinct, find, find_all, require
+from ..schedules import SCHEDULES, Schedule, applies, distinct, family_of, find, find_all, require
 from ..schedules.registry import check_family
 from ..timing.blocks import blocks
 from ..units import parse_bytes, parse_count, parse_range
@@ -212,7 +212,8 @@ def space_of(names: SchedulesAsked, problem: Attention) -> list[Schedule]:
     schedules of several families.
     """
     if not names:
-        return distinct((s for s in SCHEDULES.values() if s.family == "attention" and applies(s, problem)), problem)
+        family = family_of(problem)
+        return distinct((s for s in SCHEDULES.values() if s.family == family and applies(s, problem)), problem)
     chosen = find_all(names)
     for schedule in chosen:
         require(schedule, problem)

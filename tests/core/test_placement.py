@@ -71,12 +71,12 @@ def placed(name):
 
 def test_what_may_live_in_registers():
     """What is loaded may not; nor what a product reads whole, as P and dS of the backward pass (their transposes are
-    factors), and the state of linear attention."""
+    factors)), and a state on chip."""
     assert placed("flash2") == {"Q": False, "O": True, "l": True, "m": True, "K": False, "V": False, "S": True}
     assert [name for name, free in placed("flash1").items() if free] == ["S"]
     backward = placed("flash2-bwd")
     assert backward["dK"] and backward["dV"] and not backward["S"] and not backward["dP"] and not backward["K"]
-    assert not placed("linear")["state"]
+    assert not placed("state-fused")["SN"]
 
 
 def test_a_step_without_a_mark_needs_its_inputs_in_shared_memory():

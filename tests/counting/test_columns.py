@@ -63,7 +63,7 @@ def test_an_excess_never_shows_one():
     assert excess(65792 / 65536) == "1.004" and excess(20.4825) == "20.5" and excess(1.2) == "1.2"
 
 
-@pytest.mark.parametrize("name", ["flash2-bwd", "linear", "matmul-tiled", "softmax-2pass", "flash2"])
+@pytest.mark.parametrize("name", ["flash2-bwd", "state-fused", "matmul-tiled", "softmax-2pass", "flash2"])
 def test_bounds_of_a_search_are_of_its_family(name, ask):
     found = ask("tune", *SMALL, "--schedule", name)
     counted = ask("count", *SMALL, "--schedule", name, "--tiles", "best")
@@ -73,5 +73,5 @@ def test_bounds_of_a_search_are_of_its_family(name, ask):
 def test_a_curve_has_the_bounds_of_its_family(iosim):
     row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "flash2-bwd")[-1]
     assert row["compulsory_words"] == str(7 * 64 * 8) and row["saha_ye_words"] == "" and row["order_words"]
-    row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "linear")[-1]
+    row = read(iosim, "tune", "--N", "64", "--d", "8", "--curve", "--schedule", "state-fused")[-1]
     assert row["compulsory_words"] == row["total"] and row["order_words"] == row["ratio_to_order"] == ""

@@ -655,7 +655,7 @@ def test_keys_read_for_each_query_head_are_noticed(monkeypatch):
         tight()
 
 
-@pytest.mark.parametrize("family, schedule", [("linear", "linear"), ("matmul", "matmul-tiled")])
+@pytest.mark.parametrize("family, schedule", [("state", "state-fused"), ("matmul", "matmul-tiled")])
 def test_heads_of_a_group_share_what_other_families_read(family, schedule):
     """Packed heads read K and V, or B, once. Even so no count is below the compulsory words."""
     report = iosim.count(16, 4, "1000el", heads=8, kv_heads=1, gqa="pack", schedules=[schedule])
@@ -666,9 +666,8 @@ def test_heads_of_a_group_share_what_other_families_read(family, schedule):
 @pytest.mark.parametrize(
     "sizes, schedule, words",
     [
-        ({"N": 16, "d": 1}, "linear", 48),
-        ({"N": 16, "d": 4, "Nk": 1}, "linear", 68),
-        ({"N": 4, "d": 4, "mask": "causal"}, "linear-causal", 60),
+        ({"N": 16, "d": 1, "normalise": True}, "state-fused", 48),
+        ({"N": 4, "d": 4, "normalise": True}, "state-fused", 60),
         ({"N": 4, "d": 4, "Nk": 1}, "softmax-3pass", 4),
     ],
 )

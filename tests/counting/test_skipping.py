@@ -63,7 +63,6 @@ def test_a_note_stands_where_a_mask_saves_nothing(name):
 def test_without_a_mask_and_for_one_mask_alone_there_is_none():
     assert mask_notes(Attention(64, 8), package.SCHEDULES) == []
     assert mask_notes(Attention(64, 8, visit_all=True), ["flash2"]) == ["--visit-all changes nothing without a mask"]
-    assert not blind_to_mask(package.SCHEDULES["linear-causal"], Attention(64, 8, mask=parse_mask("causal")))
     packed = Attention(1, 8, 64, heads=4, kv_heads=1, gqa="pack", mask=parse_mask("causal"))
     assert packed.mask is not DENSE and mask_notes(packed, ["flash2"]) == []
 

@@ -20,7 +20,7 @@ SAID = {
     "roofline, rates": ("roofline", *SIZES, "--hardware", "h100", "--schedule", "standard-tiled", PAPER),
     "roofline, fp8": ("roofline", *SIZES, "--hardware", "mi300x", "--dtype", "fp8", PAPER),
     "two phases": ("roofline", *SIZES, "--hardware", "a100-80gb", "--decode", PAPER),
-    "two families": ("count", *SIZES, "--M", "100KB", "--tiles", "best", "--schedule", "flash2,linear"),
+    "two families": ("count", *SIZES, "--M", "100KB", "--tiles", "best", "--schedule", "flash2,state-fused"),
     "packed queries": ("tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 8, "--kv-heads", 1, "--gqa", "pack", "--M",
                        "100KB"),
 }  # fmt: skip
@@ -75,12 +75,12 @@ ABOUT = [(name, more) for name in SCHEDULES for more in FEW if applies(SCHEDULES
 
 @pytest.mark.parametrize("name, more", ABOUT, ids=str)
 def test_every_schedule(name, more):
-    """No multiple of 16 is a fault, and no tile of one query row, unless rows are summed over keys as in linear."""
+    """No multiple of 16 is a fault, and no tile of one query row, unless rows are summed over keys."""
     problem = Attention(d=32, **more)
     for multiple in (1, 16):
         (found,) = count(d=32, M="8KB", schedules=name, tile_multiple=multiple, **more).results[-1:]
         notes = tile_notes([(problem, found)])
-        untiled = found.tiling != "best" or not found.flops or (problem.N == 1 and name != "linear")
+        untiled = found.tiling != "best" or not found.flops or problem.N == 1
         if untiled or multiple == 16 or (found.Br >= problem.N and found.Bc >= problem.Nk):
             assert notes == []
         elif problem.N == 500 and SCHEDULES[name].family in ("attention", "backward"):

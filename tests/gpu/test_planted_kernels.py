@@ -90,7 +90,7 @@ def test_a_planted_fault_is_seen(libraries, fault, number):
 
 
 def test_a_fault_needs_its_place():
-    program = generate(find("linear"), replace(JOBS[0].problem, lse=False), JOBS[0].tiling)
+    program = generate(find("state-fused"), replace(JOBS[0].problem, lse=False), JOBS[0].tiling)
     with pytest.raises(ValueError, match="has no line like"):
         with_line(program, r"no such line", str)
 

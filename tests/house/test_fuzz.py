@@ -174,7 +174,7 @@ ARGUMENTS = {
 }
 OTHER = ([], ["", "0", "x", "\0", "9" * 40, "/no/such/file"])
 EVERY = [*SCHEDULES, "flash1,flash2", "flash2,split-kv", "memory-efficient", "split-kv", "paged", "flash1-bwd", "flash2-bwd-second-pass", "small-cache",
-         "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "linear-causal", "local-gather", "selected", "paged-split"]  # fmt: skip
+         "softmax-2pass", "attention-3pass", "matmul-tiled-b", "linear", "state-fused", "local-gather", "selected", "paged-split"]  # fmt: skip
 PICTURES = ["picture.svg", "picture.png", "picture.pdf"]
 OFTEN = {
     "explain": {"--kernel": 0.9, "--grid": 0.9, "--const": 0.9, "--N": 0.05, "--d": 0.05, "--M": 0},

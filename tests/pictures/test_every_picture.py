@@ -21,7 +21,7 @@ from iosim.pictures.traffic import sheet_of_rows
 EXAMPLES = {
     "traffic": [{"N": 512, "d": 32, "mask": "causal"}, {"N": "64:4096:x2", "d": 32, "M": "16KB"}],
     "gap": [{"N": 256, "d": 16}, {"N": 64, "d": 8, "mask": "causal", "schedules": "flash1,flash2,block-sparse-q"},
-            {"N": 64, "d": 8, "schedules": "flash2"}, {"N": 64, "d": 8, "schedules": "linear"}],
+            {"N": 64, "d": 8, "schedules": "flash2"}, {"N": 64, "d": 8, "schedules": "state-fused"}],
     "mask": [{"mask": "causal&window:64", "N": 512, "tiles": "32x32"}, {"mask": "dense", "N": 512, "Nk": 2048},
              {"mask": "global:20|strided:64", "N": 512, "Nk": 128, "tiles": "32x32"}],
     "race": [{"N": 64, "d": 16, "tiles": "16x16"}],

@@ -265,7 +265,7 @@ def test_the_page_in_python_is_that_of_the_command(iosim, tmp_path):
 def test_a_page_of_two_families_has_no_winner(iosim, tmp_path):
     line = ("report", "--N", 1024, "--d", 64, "--M", "64KB", "--schedule")
     pages = {}
-    for names in ("flash2", "flash2,linear"):
+    for names in ("flash2", "flash2,state-fused"):
         assert iosim(*line, names, "-o", tmp_path / "page.html").exit_code == 0
         pages[names] = (tmp_path / "page.html").read_text()
     assert ["moves the fewest bytes in the question" in page for page in pages.values()] == [True, False]

@@ -12,7 +12,7 @@ from iosim.counting.floors import floor
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import cache
-from iosim.steps import passes_and_linear
+from iosim.steps import passes
 from iosim.tuning.least import space_of
 
 WITH_SCALES = [name for name, s in SCHEDULES.items() if s.scales and s.family == "attention"]
@@ -110,7 +110,7 @@ def test_the_oracle_by_hand():
 @pytest.mark.parametrize("bad", [
     {"latent": True, "dv": 9}, {"kv_dtype": "fp9"}, {"kv_scales": "0"}, {"kv_scales": "some"},
     {"kv_dtype": "fp8", "schedules": "standard"}, {"kv_scales": "4", "schedules": "memory-efficient"},
-    {"latent": True, "schedules": "flash2-bwd"}, {"latent": True, "schedules": "linear"},
+    {"latent": True, "schedules": "flash2-bwd"}, {"latent": True, "schedules": "state-fused"},
 ])  # fmt: skip
 def test_bad_input(bad):
     with pytest.raises(InputError):
@@ -145,10 +145,10 @@ def test_a_mistake_is_caught(mistake, caught_by, monkeypatch):
 
     def shifted(self, name, j):
         with monkeypatch.context() as patch:
-            patch.setattr(passes_and_linear, "Number", lambda words: cache_number(words + 1))
+            patch.setattr(passes, "Number", lambda words: cache_number(words + 1))
             return right[1](self, name, j)
 
-    cache_number = passes_and_linear.Number
+    cache_number = passes.Number
     name, changed = {"values again": ("load", load), "no scales": ("scaled", unscaled), "scales kept": ("scaled", kept),
                      "scales of the wrong words": ("scaled", shifted)}[mistake]  # fmt: skip
     monkeypatch.setattr(cache.Cache, name, changed)

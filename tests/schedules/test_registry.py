@@ -41,7 +41,7 @@ def register(schedule):
     return real(schedule)
 
 registry.register = register
-files = {p.stem for p in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry", "cache", "ways"}
+files = {p.stem for p in Path(registry.__file__).parent.glob("*.py")} - {"__init__", "registry", "cache", "state", "ways"}
 for file in sorted(files, reverse=True):
     import_module(f"iosim.schedules.{file}")
 print(json.dumps([found, list(registry.SCHEDULES), sorted(files)]))
@@ -73,7 +73,7 @@ except SystemExit as done:
         "numpy",
         "pandas",
         "rich",
-        "iosim.steps.passes_and_linear",
+        "iosim.steps.passes",
         "iosim.counting.typing",
         "iosim.masks.atoms",
     }
@@ -85,14 +85,14 @@ def test_a_known_name_cannot_be_taken(load_first):
     code = f"""
 import iosim, json
 if {load_first}:
-    iosim.SCHEDULES["linear"]
+    iosim.SCHEDULES["state-fused"]
 try:
-    iosim.register(iosim.Schedule("linear", None, "mine"))
+    iosim.register(iosim.Schedule("state-fused", None, "mine"))
 except iosim.InputError as fault:
-    print(json.dumps([str(fault), iosim.SCHEDULES["linear"].family]))
+    print(json.dumps([str(fault), iosim.SCHEDULES["state-fused"].family]))
 """
     message, family = fresh(code)
-    assert "linear" in message and "no schedule of iosim" in message and family == "linear"
+    assert "state-fused" in message and "no schedule of iosim" in message and family == "state"
 
 
 def test_it_is_a_mapping():
@@ -215,7 +215,7 @@ def test_what_is_found_out(ask):
     assert list(rows) == list(SCHEDULES)
     options = "--lse, --keep-p, --visit-all, --latent, --mask, --kv-dtype, --kv-scales, --dropout"
     assert rows["flash2"]["options"] == options and rows["standard"]["launches"] == 3
-    assert rows["flash1"]["ignores"] == "--lse, --elementwise, --splits, --page-size, --top-k, --key-block"
+    assert rows["flash1"]["ignores"] == "--lse, --elementwise, --splits, --page-size"
     assert "--keep-p" in rows["standard"]["ignores"] and "--keep-p" not in rows["small-cache"]["ignores"], "refused"
     assert "--mask" in rows["block-sparse-q"]["options"] and "--visit-all" not in rows["block-sparse-q"]["options"]
     assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
@@ -230,7 +230,7 @@ def test_what_is_found_out(ask):
     ("flashattention3", {"flash2"}), ("fa1", {"flash1"}), ("flashattention", {"flash1", "flash2"}), ("naive", {"standard"}),
     ("sdpa", {"standard", "flash2"}), ("vanilla", {"standard"}), ("xformers", {"memory-efficient"}), ("flash-decoding", {"split-kv"}),
     ("PagedAttention", {"paged"}), ("fa2-bwd", {"flash2-bwd"}), ("sliding_window", {"block-sparse-q"}), ("gemm", {"matmul-tiled"}),
-    ("onlinesoftmax", {"softmax-2pass"}), ("linearattention", {"linear"}), ("splitkv", {"split-kv"}), ("flahs2", {"flash2"}),
+    ("onlinesoftmax", {"softmax-2pass"}), ("linearattention", {"state-fused"}), ("splitkv", {"split-kv"}), ("flahs2", {"flash2"}),
 ])  # fmt: skip
 def test_names_of_others_lead_to_a_schedule(word, names):
     with pytest.raises(InputError) as found:

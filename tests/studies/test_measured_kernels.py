@@ -65,7 +65,7 @@ def test_other_problems_have_no_kept_times(ask):
 OTHERS = {
     "dv": {"dv": 64}, "a KV cache in fp8": {"kv_dtype": "fp8"}, "latent": {"dv": 64, "latent": True},
     "scales": {"kv_dtype": "fp8", "kv_scales": 32}, "the gradients": {"schedules": "flash2-bwd"},
-    "linear attention": {"schedules": "linear"}, "type": {"dtype": "bf16"}, "P stored": {"keep_p": True},
+    "linear attention": {"schedules": "state-fused"}, "type": {"dtype": "bf16"}, "P stored": {"keep_p": True},
     "nothing skipped": {"mask": "causal", "visit_all": True},
 }  # fmt: skip
 ALIKE = {

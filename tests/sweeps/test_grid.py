@@ -102,7 +102,7 @@ SPECIAL = {  # points whose options have axes or formulas of their own: (what is
     "selected keys": (SELECTED | {"schedules": "selected"}, "3x5"),
     "selected latent rows": (SELECTED | {"latent": True, "schedules": "selected"}, "3x5"),
     "floors": ({"N": "16:256:x4", "d": [8, 32], "M": "1KB:64KB:x4", "heads": 4, "kv_heads": 2, "mask": "dense;causal;window:3|global:1;causal:b", "schedules": "flash1,flash2,block-sparse-q,flash2-bwd"}, "16x8"),
-    "floors without M": ({"N": "16:256:x4", "d": [8, 32], "heads": 4, "kv_heads": 2, "schedules": "flash1,flash2,block-sparse-q,flash2-bwd,linear"}, "16x8"),
+    "floors without M": ({"N": "16:256:x4", "d": [8, 32], "heads": 4, "kv_heads": 2, "schedules": "flash1,flash2,block-sparse-q,flash2-bwd,state-fused"}, "16x8"),
 }  # fmt: skip
 COMPARED = ("tiling", "Br", "Bc", "fits", "limit", "sram_peak_bytes", "smem_peak_bytes", "register_peak_bytes", "total",
             "total_bytes", "flops", "ratio_to_standard", "ratio_to_order", "ratio_to_floor")  # fmt: skip

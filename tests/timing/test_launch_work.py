@@ -16,7 +16,7 @@ from iosim.core.problem import skips_tiles
 from iosim.counting.count import measure
 from iosim.masks import parse_mask
 from iosim.schedules import CORE
-from iosim.steps import backward, passes_and_linear, softmax
+from iosim.steps import backward, passes, softmax, state
 from iosim.timing.products import UNITS
 from iosim.timing.work import WorkByLaunch
 
@@ -52,13 +52,13 @@ STEPS = [
     (softmax.zeros, [(5, 3)]),
     (softmax.minus_infinity, [(5,)]),
     (softmax.keep, [(5, 7)]),
-    (passes_and_linear.scale, [(5, 7), ()]),
-    (passes_and_linear.add_maximum, [(5,), (5, 7)]),
-    (passes_and_linear.exponentials, [(5, 7), (5,)]),
-    (passes_and_linear.add_sum, [(5,), (5, 7)]),
-    (passes_and_linear.add_maximum_and_sum, [(5,), (5,), (5, 7)]),
-    (passes_and_linear.features, [(5, 3)]),
-    (passes_and_linear.add_keys, [(3,), (7, 3)]),
+    (passes.scale, [(5, 7), ()]),
+    (passes.add_maximum, [(5,), (5, 7)]),
+    (passes.exponentials, [(5, 7), (5,)]),
+    (passes.add_sum, [(5,), (5, 7)]),
+    (passes.add_maximum_and_sum, [(5,), (5,), (5, 7)]),
+    (state.features, [(5, 3)]),
+    (state.add_keys, [(3,), (7, 3)]),
     (backward.probabilities, [(5, 7), (5,), (5,)]),
     (backward.probabilities_from_lse, [(5, 7), (5,)]),
     (backward.row_dots, [(5,), (5, 3), (5, 3)]),

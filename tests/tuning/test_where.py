@@ -197,7 +197,7 @@ def test_what_is_no_side():
     for names, said in (("flash2:paper", "tiles of flash2"), ("flash1:2", "128x64"), ("flash9:paper", "flash9")):
         with pytest.raises(InputError, match=said):
             curve(64, 8, schedules=names)
-    for options, said in (({"schedules": "flash2"}, "two schedules"), ({"schedules": "flash2,linear"}, "family")):
+    for options, said in (({"schedules": "flash2"}, "two schedules"), ({"schedules": "flash2,state-fused"}, "family")):
         with pytest.raises(InputError, match=said):
             over_N("64,128", 8, "1KB", **options)
     assert side_of("flash2:8x4").name == "flash2:8x4" and side_of("standard").rule == "ideal"

@@ -18,7 +18,7 @@ from ...masks.dropout import DropoutPart
 from ...masks.mask import Part
 from ...masks.reach import Seen
 from ...schedules.decode import PagesOf
-from ...steps.passes_and_linear import Number, Place
+from ...steps.passes import Number, Place
 from .mask_tables import Tables
 from .record import Body, LoopNode, SymbolicTile, statements
 from .warp_split import WHOLE_TURNS

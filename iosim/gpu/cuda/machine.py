@@ -33,7 +33,7 @@ from .write import Writer
 if TYPE_CHECKING:
     from ...core.machine import Block, ScheduleLike, ScheduleText
 
-STEP_FILES = ("steps/softmax.cuh", "steps/passes_and_linear.cuh", "steps/backward.cuh")
+STEP_FILES = ("steps/softmax.cuh", "steps/passes.cuh", "steps/backward.cuh", "steps/state.cuh")
 PRELUDE_FILES = ("gpu/cuda/ptx.cuh", "gpu/cuda/tiles.cuh", "gpu/cuda/mma.cuh", "gpu/cuda/products.cuh", *STEP_FILES)
 KERNEL_DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)

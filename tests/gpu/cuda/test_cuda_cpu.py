@@ -17,8 +17,8 @@ from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.oracles.attention import attention
 from iosim.schedules import CORE, Schedule
-from iosim.steps import backward, passes_and_linear, softmax
-from iosim.steps.passes_and_linear import Number, Place
+from iosim.steps import backward, passes, softmax, state
+from iosim.steps.passes import Number, Place
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
@@ -204,7 +204,7 @@ SHAPES = {
     "state z": "",
 }
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
-TENSORS = {**SCHEDULES["flash1-bwd"].tensors, **SCHEDULES["linear"].tensors, "part": Tensor(("N", "dv"), "state"),
+TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state"), "part": Tensor(("N", "dv"), "state"),
            "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
@@ -220,7 +220,7 @@ MORE = {  # inputs that are no tensors
 
 def step_schedule(name):
     """A schedule that loads the arguments of a step, takes it, and stores what it changed."""
-    step = next(getattr(module, name) for module in (softmax, passes_and_linear, backward) if hasattr(module, name))
+    step = next(getattr(module, name) for module in (softmax, passes, backward, state) if hasattr(module, name))
     outputs, inputs = (names.split() for names in ARGUMENTS[name])
 
     def text(chip, p, t):
@@ -242,11 +242,11 @@ ARGUMENTS = {
     "online_softmax": ("S m l O", ""), "accumulate": ("O", "P V"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
     "log_sum_exp": ("l", "m"), "keep": ("S", ""), "hide": ("S", ""), "drop": ("S", ""), "scale": ("S", ""),
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
-    "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_to_state": ("state", "K V"),
+    "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_chunk": ("state", "K V"),
     "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
     "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
     "copied": ("Q", "O"), "block_scales": ("Kscale", "K"), "quantised": ("V", "K Kscale"),
-    "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "earlier_products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
+    "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
     "row_dots": ("D", "dO O"), "add_row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
     "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),

@@ -136,7 +136,7 @@ def barriers(tmp_path_factory):
     """(library, {schedule: (program, its barriers, the number of the program there)}): after each program are those that
     have one barrier less."""
     made, places = [], {}
-    for name in ("flash2-bwd", "linear-causal", "paged"):
+    for name in ("flash2-bwd", "state-fused", "paged"):
         program = generate(
             SCHEDULES[name], SCHEDULES[name].about(Attention(64, 32, dtype="fp32")), Tiling(32, 16), True
         )
@@ -146,7 +146,7 @@ def barriers(tmp_path_factory):
     return on_cpu.build(made, tmp_path_factory.mktemp("barriers")), places
 
 
-@pytest.mark.parametrize("name", ["flash2-bwd", "linear-causal", "paged"])
+@pytest.mark.parametrize("name", ["flash2-bwd", "state-fused", "paged"])
 def test_a_barrier_left_out_is_seen(barriers, name):
     library, (program, sync, first) = barriers[0], barriers[1][name]
     inputs, answers = example_arrays(SCHEDULES[name], program, 1, rounded)

@@ -34,7 +34,7 @@ PROGRAMS = {
     "split-kv": program("split-kv", "64x64", d=64, splits=3, count=True, **FP16),
     "paged": program("paged", "16x64", d=128, page_size=64, **BF16),
     "memory-efficient causal, ragged": program("memory-efficient", "64x64", N=1000, d=64, mask="causal", **FP16),
-    "linear-causal": program("linear-causal", "64x64", d=64, mask="causal", **FP16),
+    "state-fused": program("state-fused", "64x1", d=64, **FP16),
     "MLA, FP8 rows in pages": program("paged-split-kv", "16x16", N=32, Nk=500, d=576, dv=512, latent=True, count=True,
                                       kv_dtype="fp8", kv_scales="128", **BF16),
     "flash2 with scales, ragged": program("flash2", "20x12", d=24, kv_dtype="fp8", kv_scales="8", **FP32),

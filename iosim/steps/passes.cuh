@@ -1,5 +1,5 @@
-// The steps of products in parts, softmax in passes, partial results, dropout and linear attention, with the names and
-// arguments of passes_and_linear.py, and of `merge` and `drop` of softmax.py.
+// The steps of products in parts, softmax in passes, partial results and dropout, with the names and arguments of
+// passes.py, and of `merge` and `drop` of softmax.py.
 #pragma once
 
 // ---------------------------------------------------------------- scores in parts
@@ -173,50 +173,4 @@ template <class Y, class X, class S> STEP quantised(const Y& y, const X& x, cons
     own_pieces<1>(y, y.rows, [&](int r, int c) {
         y.set(r, c, x.get(r, c) / scales.get(min(r, scales.rows - 1), min(c / (int)words, scales.cols - 1)));
     });
-}
-
-// ---------------------------------------------------------------- linear attention: state (d, dv), z (d)
-
-// phi(x) = elu(x) + 1
-template <class B> STEP features(const B& block) {
-    each_piece(block, [&](float (&x)[B::V], int, int) {
-#pragma unroll
-        for (int k = 0; k < B::V; ++k) x[k] = x[k] > 0.0f ? x[k] + 1.0f : fast_exp(x[k]);
-    });
-}
-
-// State += phi(K)^T V
-template <class S, class K, class V> STEP add_to_state(const S& state, const K& k, const V& v) {
-    add_transposed(state, k, v, 1.0f);
-}
-
-// z += the sum of phi(K) over the keys
-template <class Z, class K> STEP add_keys(const Z& z, const K& k) {
-    own_pieces<1>(z, z.rows, [&](int r, int) {
-        float sum = z.get(r);
-        for (int key = 0; key < k.rows; ++key) sum += k.get(key, r);
-        z.set(r, 0, sum);
-    });
-}
-
-// O = phi(Q) State
-template <class O, class Q, class S> STEP read_state(const O& o, const Q& q, const S& state) {
-    const auto weight = [&](int r, int x) { return q.get(r, x); };
-    by_columns(o, q.cols, state, weight, [&](int r, int c, float sum) { o.set(r, c, sum); });
-}
-
-// l = phi(Q) z
-template <class L, class Q, class Z> STEP read_normaliser(const L& l, const Q& q, const Z& z) {
-    own_pieces<1>(l, l.rows, [&](int r, int) {
-        float sum = 0.0f;
-        for (int x = 0; x < q.cols; ++x) sum += q.get(r, x) * z.get(x);
-        l.set(r, 0, sum);
-    });
-}
-
-// S = phi(Q) phi(K)^T where the key is not after the query, else 0. The margins become zeros as well.
-template <class S, class Q, class K> STEP earlier_products(const S& s, const Q& q, const K& k) {
-    fill(s, 0.0f);
-    S::team::sync();
-    rows_by_rows(s, q, k, [&](int r, int c, float sum) { s.set(r, c, c <= r ? sum : 0.0f); });
 }

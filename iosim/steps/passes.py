@@ -1,4 +1,4 @@
-"""Tile steps of softmax in several passes, of products in parts, and of linear attention.
+"""Tile steps of softmax in several passes, of products in parts, and of rows of a cache.
 
 As in steps/softmax.py, each step writes into its first arguments, and NumPy is imported inside the steps.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Number:
     """A number of the problem, as an input of a step."""
 
-    value: Size
+    value: Size | float
 
     def array(self) -> Array:
         import numpy as np
@@ -188,61 +188,3 @@ def add_maximum_and_sum(m: Array, l: Array, s: Array) -> None:
     safe = np.where(np.isneginf(new), 0, new)
     l[...] = l * np.exp(m - safe) + np.exp(s - safe[:, None]).sum(axis=1)
     m[...] = new
-
-
-# ---------------------------------------------------------------- linear attention: state (d, dv), z (d,)
-
-
-def feature_map(x: Array) -> Array:
-    """phi(x) = elu(x) + 1: x + 1 above 0, exp(x) below. Katharopoulos et al. 2020, equation 7."""
-    import numpy as np
-
-    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-
-
-@work(exps=lambda x: [x], other=lambda x: [(3, *x)])
-@Operands()
-def features(x: Array) -> None:
-    """phi(x) in the place of x."""
-    x[...] = feature_map(x)
-
-
-@work()
-@flops(lambda state, k, v: (2, *state, k[0]))
-@Operands(reads_whole=(1, 2))
-def add_to_state(state: Array, k: Array, v: Array) -> None:
-    """State += phi(K)^T V, with phi already applied: k (keys, d), v (keys, dv)."""
-    state += k.astype(state.dtype).T @ v.astype(state.dtype)
-
-
-@work(other=lambda z, k: [k, z])
-@Operands(reads_whole=(1,))
-def add_keys(z: Array, k: Array) -> None:
-    """z += the sum of phi(K) over the keys."""
-    z += k.sum(axis=0)
-
-
-@work()
-@flops(lambda o, q, state: (2, *o, state[0]))
-@Operands(reads_whole=(2,))
-def read_state(o: Array, q: Array, state: Array) -> None:
-    """O = phi(Q) State, not yet normalised: q (rows, d), o (rows, dv)."""
-    o[...] = q.astype(o.dtype) @ state.astype(o.dtype)
-
-
-@work()
-@flops(lambda l, q, z: (2, *l, z[0]))
-@Operands(reads_whole=(2,))
-def read_normaliser(l: Array, q: Array, z: Array) -> None:
-    """l = phi(Q) . z: the number by which a row of O is divided, for each row. q (rows, d), l (rows,)."""
-    l[...] = q.astype(l.dtype) @ z.astype(l.dtype)
-
-
-@work()
-@flops(lambda s, q, k: (2, *s, q[1]))
-@Operands(reads_whole=(2,))
-def earlier_products(s: Array, q: Array, k: Array) -> None:
-    """S = phi(Q) phi(K)^T where the key is not after the query, else 0. Both tiles must start at the same position."""
-    import numpy as np
-
-    s[...] = np.tril(q @ k.T)

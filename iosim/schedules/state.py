@@ -1,0 +1,287 @@
+"""Attention with a state: its rules and options, the sizes that follow, its inputs, and parts of its schedules.
+
+S_t = A_t S_(t-1) + k_t u_t^T and o_t = S_t^T q_t. A rule says what A_t and u_t are, and how many words of gates a token
+has. A chunk is `rows_q` tokens, and a block of columns of the state is `cols_o` of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ..core.arrays import anywhere, at_first, smaller
+from ..core.dependent_tiles import Stretch
+from ..core.options import KEY_HEADS
+from ..core.problem import DENSE, Tensor, narrowed
+from ..core.tiling import Tiling
+from ..errors import InputError
+from ..options import COUNT, COUNT_OR_0, FLAG, TYPE, Kind, Option, declare, one_of
+from ..oracles import state as oracle
+from ..steps.softmax import zeros
+from ..steps.state import OF_HEAD, cumulate, features, more_features
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..core.machine import Block, Input, Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.typing import Arrays, Bools, Size, Words
+
+
+class Rule(NamedTuple):
+    """What A_t and u_t are: a decay `none`, `fixed` (a number of the head), `scalar` (a word a token) or `diagonal` (d
+    words); and whether u_t is that of the delta rule, b_t (v_t - (A_t S_(t-1))^T k_t), or v_t."""
+
+    decay: str
+    delta: bool
+    also: tuple[str, ...] = ()
+    """Models that have it."""
+    phi: bool = False
+    """Whether it may have features of q and k, and a normaliser."""
+
+
+RULES = {
+    "linear": Rule("none", False, phi=True),
+    "fixed": Rule("fixed", False, ("retnet",)),
+    "scalar": Rule("scalar", False, ("mamba2",)),
+    "diagonal": Rule("diagonal", False, ("gla",)),
+    "delta": Rule("none", True, ("deltanet",)),
+    "delta-scalar": Rule("scalar", True, ("gdn",)),
+    "delta-diagonal": Rule("diagonal", True, ("kda",)),
+}
+BY_NAME = {name: rule for own, rule in RULES.items() for name in (own, *rule.also)}
+GATES = "gates of --rule come on top"
+USUAL_CHUNK = 64  # of published kernels
+
+RULE = Option(
+    "rule",
+    Kind(one_of(*BY_NAME)),
+    "The rule of a state: linear, retnet (fixed), mamba2 (scalar), gla (diagonal), deltanet (delta), gdn "
+    "(delta-scalar) or kda (delta-diagonal).",
+    "",
+    metavar="RULE",
+)
+CHUNK = Option("chunk", COUNT_OR_0, "Tokens of a chunk of a state (default: the best in M, or 64).", 0, "COUNT")
+COLUMNS = Option("columns", COUNT_OR_0, "Columns of a block of the state (default: all, or the best in M).", 0, "COUNT")
+INITIAL_STATE = Option("initial_state", FLAG, "A state before the first token is given.", False)
+FINAL_STATE = Option("final_state", FLAG, "The state after the last token is stored.", False)
+STATE_DTYPE = Option("state_dtype", TYPE, "Type of states in HBM (default: that of --acc-dtype).", "", metavar="TYPE")
+NORMALISE = Option("normalise", FLAG, "Linear attention with phi = elu + 1, each row divided by its weights.", False)
+FEATURES = Option("features", COUNT_OR_0, "Words of phi(q) and phi(k), made on chip (default: no phi).", 0, "COUNT")
+PADDING = Option("padding", COUNT_OR_0, "Tokens at the end that are padding, and do not move.", 0, "COUNT")
+RING = Option("ring", COUNT_OR_0, "Rows (k, u) of a ring beside the state (default: the best).", 0, metavar="ROWS")
+DRAFTS = Option("drafts", COUNT, "Tokens that a step verifies, for state-verify (default: 4).", 4, metavar="COUNT")
+ACCEPTED = Option("accepted", COUNT_OR_0, "Drafts that are accepted, for state-verify (default: all).", 0, "COUNT")
+OF_PROBLEM = (RULE, INITIAL_STATE, FINAL_STATE, STATE_DTYPE, NORMALISE, FEATURES, PADDING, KEY_HEADS)
+"""The options of every schedule of a state."""
+for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING, DRAFTS, ACCEPTED):
+    declare(_option)
+
+# ---------------------------------------------------------------- what a problem says
+
+
+def rule_of(p: Attention[Size]) -> Rule:
+    """The rule of a problem; that of linear attention if none is given."""
+    return BY_NAME[str(p[RULE]) or "linear"]
+
+
+def decay_words(p: Attention[Size]) -> Size:
+    """The words of A_t of a token and value head that are read."""
+    return {"none": 0, "fixed": 0, "scalar": 1, "diagonal": p.d}[rule_of(p).decay]
+
+
+def beta_words(p: Attention[Size]) -> int:
+    """The words of b_t of a token and value head."""
+    return int(rule_of(p).delta)
+
+
+def gate_words(p: Attention[Size]) -> Size:
+    """The words of all gates of a token and value head."""
+    return decay_words(p) + beta_words(p)
+
+
+def key_words(p: Attention[Size]) -> Size:
+    """The rows of a state: the words of phi(k), or of k."""
+    return p[FEATURES] if p[FEATURES] else p.d
+
+
+def state_words(p: Attention[Size]) -> Size:
+    """The words of the state of a value head, with the sum of its keys if outputs are normalised."""
+    return key_words(p) * p.dv + (key_words(p) if p[NORMALISE] else 0)
+
+
+def key_heads(p: Attention[Size]) -> Size:
+    """Heads of q and k; p.heads are those of v, of gates and of states."""
+    return p[KEY_HEADS] if p[KEY_HEADS] else p.heads
+
+
+def state_type(p: Attention[Size]) -> str:
+    """The element type of states in HBM."""
+    return str(p[STATE_DTYPE] or p.acc_dtype)
+
+
+def length(p: Attention[Size]) -> Size:
+    """The tokens that are not padding."""
+    return p.N - p[PADDING]
+
+
+def tokens(p: Attention[Size]) -> Size | Tile:
+    """The tokens that are not padding, to loop over."""
+    return Stretch(p.N, 0, length(p)) if p[PADDING] else p.N
+
+
+def columns(p: Attention[Size], t: Tiling[Size]) -> Size:
+    """The columns of a block of the state, at most all."""
+    return p.dv if t.cols_o is None else smaller(t.cols_o, p.dv)
+
+
+def with_state(p: Attention) -> Attention:
+    """A state is causal by itself and takes no mask, but --padding; --normalise and --features are of --rule linear."""
+    check_heads(p)
+    padding = smaller(p[PADDING], p.N - 1)
+    own = {} if rule_of(p).phi else {"normalise": False, "features": 0}
+    return narrowed(p, Nk=p.N, mask=DENSE, keep_p=False, padding=padding, **own)
+
+
+def check_heads(p: Attention) -> None:
+    """Raise InputError for key heads that do not divide the value heads."""
+    ragged = p.heads % key_heads(p) != 0
+    if anywhere(ragged):
+        keys, values = at_first(ragged, key_heads(p), p.heads)
+        raise InputError("--key-heads", keys, f"a divisor of --heads {values}, which are value heads")
+
+
+def named_tiles(p: Attention, with_memory: bool) -> Tiling | None:
+    """The tiles that --chunk and --columns name, or usual ones where no M is given; None if M decides."""
+    if with_memory and not p[CHUNK]:
+        return None
+    chunk = p[CHUNK] or USUAL_CHUNK
+    return Tiling(chunk, 1, cols_o=p[COLUMNS] or None)
+
+
+# ---------------------------------------------------------------- tensors, inputs and the expected output
+
+
+def vectors(p: Attention[Size]) -> Size:
+    """The words of a decay in HBM: the axis of `g`."""
+    return decay_words(p)
+
+
+TENSORS_OF_STATE = {
+    "Q": Tensor(("N", "d"), "input"),
+    "K": Tensor(("N", "d"), "input"),
+    "V": Tensor(("N", "dv"), "input"),
+    "g": Tensor(("N", vectors), "scale"),
+    "beta": Tensor(("N",), "input"),
+    "S0": Tensor((key_words, "dv"), "state", dtype=state_type),
+    "SN": Tensor((key_words, "dv"), "state", dtype=state_type),
+    "z0": Tensor((key_words,), "state", dtype=state_type),
+    "zN": Tensor((key_words,), "state", dtype=state_type),
+}
+
+
+def example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random q, k, v, gates and first states of one value head."""
+    hbm = oracle.tokens(rng, p.N, p.d, p.dv)
+    words = cast("int", decay_words(p))
+    gates: Arrays = {"g": -rng.exponential(0.1, size=(p.N, words))} if words else {}
+    if rule_of(p).delta:
+        gates["beta"] = rng.uniform(size=p.N)
+    first = rng.normal(size=(cast("int", key_words(p)), p.dv))
+    return {**hbm, **gates, "S0": first, "z0": rng.uniform(1, 2, size=len(first))}
+
+
+def log_decays(hbm: Arrays, p: Attention) -> Arrays:
+    """The log decays of all tokens, (N, 1) or (N, d), under the name g."""
+    import numpy as np
+
+    same = {"none": 0.0, "fixed": float(OF_HEAD.array())}.get(rule_of(p).decay)
+    return {"g": hbm["g"] if same is None else np.full((p.N, 1), same)}
+
+
+def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """O, and the state after the last token if it is asked for, by the recurrence."""
+    import numpy as np
+
+    n, m = cast("int", length(p)), cast("int", key_words(p))
+    q, k = (oracle.phi(hbm[x], m) if p[FEATURES] or p[NORMALISE] else hbm[x] for x in "QK")
+    first, sums = (hbm[x] if p[INITIAL_STATE] else np.zeros(hbm[x].shape) for x in ("S0", "z0"))
+    if p[NORMALISE]:
+        o, last, z = oracle.normalised(q[:n], k[:n], hbm["V"][:n], first, sums)
+    else:
+        beta = hbm.get("beta")
+        found = oracle.recurrence(q[:n], k[:n], hbm["V"][:n], log_decays(hbm, p)["g"], beta, first)
+        o, last, z = found.outputs, found.states[-1], sums
+    outputs = np.zeros((p.N, p.dv))
+    outputs[:n] = o
+    asked = ({"SN": last} | ({"zN": z} if p[NORMALISE] else {})) if p[FINAL_STATE] else {}
+    return {"O": outputs, **asked}
+
+
+# ---------------------------------------------------------------- parts of schedules
+
+
+class State(NamedTuple):
+    """The state on chip, and the sum of keys if outputs are normalised."""
+
+    S: Block
+    z: Block | None
+
+
+def first_state(chip: Machine, p: Attention) -> State:
+    """The state before the first token: given, or 0."""
+    if p[INITIAL_STATE]:
+        return State(chip.load("S0"), chip.load("z0") if p[NORMALISE] else None)
+    m = key_words(p)
+    S = chip.compute("SN", (m, p.dv), zeros)
+    return State(S, chip.compute("zN", (m,), zeros) if p[NORMALISE] else None)
+
+
+def last_state(chip: Machine, p: Attention, state: State) -> None:
+    """Store the state after the last token if it is asked for, and free it."""
+    for block, name in zip(state, ("SN", "zN"), strict=True):
+        if block is not None:
+            if p[FINAL_STATE]:
+                chip.store(block, name)
+            chip.free(block)
+
+
+def decays(chip: Machine, p: Attention, c: Tile) -> tuple[Input, ...]:
+    """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing."""
+    kind = rule_of(p).decay
+    if kind in ("none", "fixed"):
+        return (OF_HEAD,) if kind == "fixed" else ()
+    g = chip.load("g", c)
+    chip.update(g, cumulate)
+    return (g,)
+
+
+def rows_of(chip: Machine, p: Attention, name: str, c: Tile) -> Block:
+    """The rows of q or k of a chunk, as features if the rule has some."""
+    x = chip.load(name, c)
+    if p[FEATURES]:
+        y = chip.compute(name, (c, p[FEATURES]), more_features, x)
+        chip.free(x)
+        return y
+    if p[NORMALISE]:
+        chip.update(x, features)
+    return x
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def gate_traffic(p: Attention, turns: int = 1) -> Words:
+    """The words of the gates, read so many times."""
+    n = cast("int", length(p))
+    words = {"g": n * cast("int", decay_words(p)), "beta": n * beta_words(p)}
+    return {name: (turns * each, 0) for name, each in words.items() if each}
+
+
+def state_traffic(p: Attention) -> Words:
+    """The words of a state that is given, and of one that is asked for."""
+    m = cast("int", key_words(p))
+    words = {"S0": (p[INITIAL_STATE], m * p.dv), "SN": (p[FINAL_STATE], m * p.dv)}
+    words |= {"z0": (p[INITIAL_STATE] and p[NORMALISE], m), "zN": (p[FINAL_STATE] and p[NORMALISE], m)}
+    moved = {name: size for name, (there, size) in words.items() if there}
+    return {name: (0, size) if name.endswith("N") else (size, 0) for name, size in moved.items()}

@@ -1,0 +1,192 @@
+"""Attention with a state: every rule and schedule in every machine, against a recurrence, and golden values."""
+
+import random
+
+import numpy as np
+import pytest
+from verdicts import wrong
+
+import iosim
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic
+from iosim.schedules.state import BY_NAME, RULES, gate_words, rule_of, state_words
+from iosim.search.best import footprint
+from iosim.steps.state import feature_map
+
+FORWARD = ("state-fused",)
+
+
+def problem(name, rule, N, d, dv, **more):
+    return SCHEDULES[name].about(Attention(N, d, dv=dv, rule=rule, **more))
+
+
+# ---------------------------------------------------------------- every rule and schedule, at random
+
+
+def random_problem(rng, name):
+    """A problem of a schedule and a tiling, of random sizes and options."""
+    rule = rng.choice(list(RULES))
+    options = {"initial_state": rng.random() < 0.5, "final_state": rng.random() < 0.5}
+    if rng.random() < 0.3:
+        options["padding"] = rng.randint(1, 5)
+    if BY_NAME[rule].phi:
+        options |= {"normalise": rng.random() < 0.5, "features": rng.choice([0, 0, 1, 5, 9])}
+    p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options)
+    return p, Tiling(rng.randint(1, 45), 1, cols_o=rng.choice([None, *range(1, 11)]), depth=rng.randint(1, 10))
+
+
+def check_random(seed):
+    rng = random.Random(seed)
+    name = FORWARD[seed % len(FORWARD)]
+    p, tiling = random_problem(rng, name)
+    assert wrong(SCHEDULES[name], p, tiling, seed=seed) == set(), (name, p.unusual(), tiling)
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 20))
+def test_words_and_outputs_at_random(seed):
+    for each in range(seed, seed + 20):
+        check_random(each)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 2100, 100))
+def test_words_and_outputs_of_many(seed):
+    for each in range(seed, seed + 100):
+        check_random(each)
+
+
+# ---------------------------------------------------------------- golden values
+
+GOLDEN = [  # schedule, rule, N, d, dv, chunk, columns: words read and written, and the peak; S_0 given, S_N asked for
+    ("state-fused", "linear", 128, 8, 20, 1, None, 4768, 2720, 217),
+    ("state-fused", "gdn", 10000, 128, 64, 128, None, 3228192, 648192, 73984),
+    ("state-fused", "mamba2", 100, 8, 20, 7, None, 3860, 2160, 608),
+    ("state-fused", "mamba2", 8192, 64, 64, 64, None, 1585152, 528384, 24640),
+]
+
+
+@pytest.mark.parametrize("name, rule, N, d, dv, chunk, columns, reads, writes, peak", GOLDEN)
+def test_golden_words(name, rule, N, d, dv, chunk, columns, reads, writes, peak):
+    p, tiling = problem(name, rule, N, d, dv, initial_state=True, final_state=True), Tiling(chunk, 1, cols_o=columns)
+    traffic, room = Traffic(), Capacity()
+    Folded(p, traffic, room).run(SCHEDULES[name], tiling)
+    assert (sum(traffic.reads.values()), sum(traffic.writes.values()), room.peak_words) == (reads, writes, peak)
+
+
+@pytest.mark.parametrize(
+    "rule, chunk, sram",
+    [("linear", 64, 163840), ("mamba2", 64, 164096), ("gdn", 64, 164224), ("linear", 96, 225280),
+     ("mamba2", 96, 225664), ("gdn", 96, 225856), ("linear", 128, 294912)],
+)  # fmt: skip
+def test_bytes_of_a_chunk_on_an_h100(rule, chunk, sram):
+    """16-bit inputs, fp32 states and products, d = dv = 128."""
+    p = problem("state-fused", rule, 8192, 128, 128, dtype="bf16", acc_dtype="fp32")
+    assert footprint(SCHEDULES["state-fused"], p, Tiling(chunk, 1)).peak_bytes == sram
+
+
+@pytest.mark.parametrize("N, d, chunk", [(30, 8, 1), (30, 8, 7), (30, 8, 100), (64, 16, 8)])
+def test_words_and_room_of_the_old_linear_attention(N, d, chunk):
+    """`linear-causal` read q, k, v once and wrote o once, in d^2 + d + C (4d + 1) + C^2 words."""
+    p = problem("state-fused", "linear", N, d, d, normalise=True)
+    traffic, room, C = Traffic(), Capacity(), min(chunk, N)
+    Folded(p, traffic, room).run(SCHEDULES["state-fused"], Tiling(chunk, 1))
+    assert traffic.tensors == {"Q": (N * d, 0), "K": (N * d, 0), "V": (N * d, 0), "O": (0, N * d)}
+    assert room.peak_words == d * d + d + C * (4 * d + 1) + C * C
+
+
+# ---------------------------------------------------------------- what a rule says
+
+
+def test_the_rows_of_rules():
+    """A rule has its gate words, and models are names of rows."""
+    words = {name: gate_words(Attention(4, 7, dv=3, rule=name)) for name in BY_NAME}
+    assert words["linear"] == words["retnet"] == 0 and words["mamba2"] == words["deltanet"] == 1
+    assert words["gdn"] == 2 and words["gla"] == 7 and words["kda"] == 8
+    assert rule_of(Attention(4, 7)) is RULES["linear"]
+    assert state_words(Attention(4, 7, dv=3)) == 21 and state_words(Attention(4, 7, dv=3, normalise=True)) == 28
+
+
+@pytest.mark.parametrize("rows", [1, 3, 50])
+def test_values_of_one_give_ones(rows):
+    """The weights of a query sum to 1. If each column is divided by the sum of keys, a common mistake, they do not."""
+    p = problem("state-fused", "linear", 11, 4, 3, normalise=True)
+    hbm = {**SCHEDULES["state-fused"].example(np.random.default_rng(5), p, None), "V": np.ones((11, 3))}
+    o = Numeric(p, hbm).run(SCHEDULES["state-fused"], Tiling(rows, 1)).array("O")
+    np.testing.assert_allclose(o, 1, atol=1e-14)
+
+
+def test_the_feature_map_is_positive_and_continuous():
+    x = np.array([-800.0, -1.0, -1e-12, 0.0, 1e-12, 3.0])
+    np.testing.assert_allclose(feature_map(x), [0, np.exp(-1), 1, 1, 1, 4], atol=1e-11)
+    assert (feature_map(x[1:]) > 0).all()
+
+
+def test_a_gate_of_zero_writes_nothing_and_a_delta_overwrites():
+    """With b = 0 the delta rule leaves the state at 0. With b = 1 and a repeated unit key, the last value is read."""
+    p = problem("state-fused", "deltanet", 6, 4, 3)
+    key = np.tile([[1.0, 0, 0, 0]], (6, 1))
+    hbm = {"Q": key, "K": key, "V": np.arange(18.0).reshape(6, 3), "beta": np.ones(6)}
+    run = Numeric(p, hbm).run(SCHEDULES["state-fused"], Tiling(4, 1))
+    np.testing.assert_allclose(run.array("O"), hbm["V"], atol=1e-13)
+    still = Numeric(p, {**hbm, "beta": np.zeros(6)}).run(SCHEDULES["state-fused"], Tiling(4, 1))
+    assert not still.array("O").any()
+
+
+def test_the_state_must_fit():
+    """The recurrence needs the state, and q, k, v, o and the product of one token."""
+    d = 16
+    for words, fits in ((d * d + 4 * d + 1, True), (d * d + 4 * d, False)):
+        found = iosim.count(64, d, f"{words}el", rule="linear", schedules=["state-fused"]).results[0]
+        assert found.fits is fits and (not fits or found.Br == 1)
+
+
+# ---------------------------------------------------------------- questions
+
+
+def test_a_rule_alone_asks_about_states():
+    """Without --schedule the schedules of states are shown, and without M chunks are those of published kernels."""
+    found = iosim.count(8192, 128, rule="gdn", heads=32, key_heads=16)
+    assert found.results[0].schedule == "state-fused" and {r.Br for r in found.results} == {64}
+    assert found["state-fused"].total == 32 * 8192 * (2 * 128 + 128 + 2 + 128)
+    assert iosim.count(8192, 128, rule="gdn", chunk=32)["state-fused"].Br == 32
+    best = iosim.tune(8192, 128, M="227KB", rule="gdn", acc_dtype="fp32", tile_multiple=16)
+    assert next(r.Br for r in best.results if r.schedule == "state-fused") == 96
+
+
+def test_bytes_are_the_words_of_each_tensor_times_its_type():
+    """A decay has 4 bytes, b has those of the inputs, and a state those of --state-dtype."""
+    sizes = {"N": 10, "d": 8, "dv": 8, "rule": "gdn", "initial_state": True}
+    bytes_of = {}
+    for kind in ("fp32", "bf16"):
+        found = iosim.count(**sizes, dtype="bf16", state_dtype=kind)["state-fused"]
+        bytes_of[kind] = found.read_bytes
+        assert found.reads == 10 * 26 + 64
+    assert bytes_of["bf16"] == 10 * (24 * 2 + 4 + 2) + 64 * 2 and bytes_of["fp32"] == bytes_of["bf16"] + 64 * 2
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [({"mask": "window:3"}, "--padding"), ({"mask": "causal"}, "causal by itself"), ({"key_heads": 3}, "divisor"),
+     ({"Nk": 5}, "Nk"), ({"rule": "gdn", "normalise": True}, "linear")],
+)  # fmt: skip
+def test_what_a_state_refuses(given, said):
+    asked = {"N": 8, "d": 4, "rule": "linear", "heads": 4, **given}
+    with pytest.raises(InputError, match=said):
+        iosim.count(**asked)
+
+
+@pytest.mark.parametrize("old", ["linear", "linear-causal"])
+def test_an_old_name_says_what_to_type(old):
+    with pytest.raises(InputError, match="--rule linear --normalise"):
+        iosim.count(8, 4, "1KB", schedules=old)
+
+
+def test_padding_moves_nothing():
+    one, other = (iosim.count(20, 4, rule="gdn", padding=n)["state-fused"] for n in (0, 5))
+    assert one.total * 15 == other.total * 20
+
+
+def test_a_visit_of_every_tile_is_alike():
+    p = problem("state-fused", "kda", 23, 4, 6)
+    seen = Traffic()
+    Machine(p, seen).run(SCHEDULES["state-fused"], Tiling(5, 1))
+    assert seen.tensors == SCHEDULES["state-fused"].exact_traffic(p, Tiling(5, 1))
