@@ -62,7 +62,7 @@ def jobs_of(part: str) -> list[Job]:
     """A set by its name: one of OWN, `family`, `torch`, `math`, `serving` or `sweep`."""
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
               "family": family, "levels": levels, "shifted": shifted,
-              "token_masks": token_masks}  # fmt: skip
+              "token_masks": token_masks, "backward": backward}  # fmt: skip
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -189,6 +189,34 @@ def token_masks() -> list[Job]:
         ScheduleJob(name, Attention(N, d, Nk=Nk, heads=n, acc_dtype=acc, mask=parse_mask(mask)), parse_tiles(tiles))
         for name, N, Nk, d, n, tiles, acc, mask in rows
     ]
+
+
+def backward() -> list[Job]:
+    """Backward passes that store P or dS, or dV in panels, and flash2 with its short query tile first: ragged, under
+    masks, with shared heads, in fp32 and fp16."""
+    ragged = Attention(200, 40, Nk=333, dv=56, heads=4, kv_heads=2, dtype="fp32")
+    whole = Attention(256, 32, dv=128, heads=2, dtype="fp16", acc_dtype="fp32")
+    own = {  # rows_o and cols_o of each
+        "flash2-bwd-stored-ds": ("rows_o=5/cols_o=24", "rows_o=16/cols_o=32"),
+        "flash2-bwd-stored-p-ds": ("rows_o=56/cols_o=24", "rows_o=64/cols_o=32"),
+        "flash2-bwd-panels": ("rows_o=64/cols_o=24", "rows_o=64/cols_o=64"),
+    }
+    jobs: list[Job] = []
+    for name, mask in product(own, ("dense", "causal", "window:50")):
+        for p, first, more in zip((ragged, whole), ("48x40/depth=8", "16x32/depth=16"), own[name], strict=True):
+            tiling = parse_tiles(f"{first}/{more}", more=("depth", "rows_o", "cols_o"))
+            jobs.append(ScheduleJob(name, replace(p, mask=parse_mask(mask)), tiling))
+    rows = [
+        ("flash2", 1000, 64, 6, "96x48", "fp16", "causal"),
+        ("flash2", 2048, 64, 32, "96x64", "fp16", "causal"),
+        ("flash2", 777, 80, 12, "64x32", "bf16", "causal&window:200"),
+        ("block-sparse-q", 1000, 40, 5, "56x24", "fp32", "causal"),
+        ("flash2", 1000, 64, 6, "48x48", "fp16", "dense"),
+    ]
+    for name, N, d, heads, tiles, dtype, mask in rows:
+        p = Attention(N, d, heads=heads, dtype=dtype, acc_dtype="fp32", mask=parse_mask(mask), short_tile="first")
+        jobs += [ScheduleJob(name, p, parse_tiles(tiles)), ScheduleJob(name, replace(p, own=()), parse_tiles(tiles))]
+    return jobs
 
 
 def moved_since(job: Job) -> bool:

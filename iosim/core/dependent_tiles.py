@@ -60,6 +60,16 @@ class Stretch(Tile):
         super().__init__(length, size, start, 0)  # type: ignore[arg-type]  # as Share, it may be of arrays
 
 
+class FromEnd(Stretch):
+    """A whole axis in tiles that end at its end: the short one is the first, not the last."""
+
+    __slots__ = ()
+    from_end = True
+
+    def __init__(self, length: Size):
+        super().__init__(length, 0, length)
+
+
 class Share(Span):
     """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is.
 

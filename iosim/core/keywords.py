@@ -27,6 +27,7 @@ class OtherOptions(TypedDict, total=False):
     kv_scales: str
     choice_rows: int
     elementwise: int
+    short_tile: str
     splits: int
     page_size: int
     top_k: int

@@ -186,8 +186,10 @@ class Machine:
     def _walk(self, length: Size | Tile, size: Size, where: MaskLine | None, parallel: bool) -> Iterator[Tile]:
         start, total = (length.start, length.size) if isinstance(length, Tile) else (0, length)
         axis = length.length if isinstance(length, Tile) else length
-        for index, offset in enumerate(range(0, total, size)):
-            tile = Tile(axis, min(size, total - offset), start + offset, index)  # type: ignore[arg-type]
+        lead = -total % size if isinstance(length, Tile) and length.from_end else 0
+        for index, offset in enumerate(range(-lead, total, size)):
+            first, stop = max(0, offset), min(offset + size, total)
+            tile = Tile(axis, stop - first, start + first, index)  # type: ignore[arg-type]
             if where is None or where.active(tile):
                 yield tile
 

@@ -76,6 +76,9 @@ class Dense:
     def in_tiles(self, rows_q: Size, rows_k: Size) -> Dense:
         return self
 
+    def short_first(self) -> Dense:
+        return self
+
     def column(self, j: Tile) -> None: ...
 
     def row(self, i: Tile) -> None: ...

@@ -25,6 +25,8 @@ class Tile:
     """The tile of iteration `index` of a loop: `size` consecutive positions of an axis of `length`, from `start` on."""
 
     __slots__ = ("index", "length", "size", "start")
+    from_end = False
+    """Whether tiles of a loop over it end at its end, so that the short one is the first (`FromEnd`)."""
 
     def __init__(self, length: Size, size: int, start: int, index: int):
         self.length, self.size, self.start, self.index = length, size, start, index

@@ -75,6 +75,7 @@ class BoundGrouped(BoundMask[S], Generic[S]):
     def _counts(self) -> Counts:
         rows, cols = axis(self.N, self.rows_q, "tokens"), axis(self.Nk, self.rows_k, "tokens")
         strip, g = self.strip()
+        assert not self.from_end, "packed rows are not counted from the end"
         wide: Axis[Size] = Axis(cols.whole, g * cols.size, g * cols.rest)
         return strip_counts(strip, rows, wide)
 

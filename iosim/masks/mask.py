@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, cast, overload
 
-from ..core.arrays import smaller
+from ..core.arrays import larger, smaller
 from ..core.problem import DENSE, Attention
 from ..core.tiling import S
 from ..errors import InputError
-from .atoms import Diagonals, First
+from .atoms import Diagonals, Documents, First
 from .closed_form import Axis, Counts, Strip
 from .expression import Atom, Expr, atoms, check_lengths, evaluate, joined, unit
 from .strips import closed_counts, strip_of
@@ -110,9 +110,9 @@ def _bind(mask: Mask, N: int, Nk: int, rows_q: int, rows_k: int, skips: bool) ->
 
 
 @lru_cache(maxsize=2**10)
-def _in_tiles(mask: BoundMask[Size], rows_q: Size, rows_k: Size) -> BoundMask[Size]:
+def _in_tiles(mask: BoundMask[Size], rows_q: Size, rows_k: Size, from_end: bool) -> BoundMask[Size]:
     blocks = (mask.blocks or (mask.rows_q, mask.rows_k)) if mask.tile_units else None
-    return replace(mask, rows_q=rows_q, rows_k=rows_k, blocks=blocks)
+    return replace(mask, rows_q=rows_q, rows_k=rows_k, blocks=blocks, from_end=from_end)
 
 
 class Line(NamedTuple, Generic[S]):
@@ -160,7 +160,7 @@ class BoundMask(Generic[S]):
     """A mask over N x Nk tokens in tiles of rows_q x rows_k. Without `skips` its lines are None.
 
     Sizes may be arrays if `counts_arrays` holds. The mask then has no table. `blocks` are the tiles whose numbers atoms
-    with b compare, if they are others.
+    with b compare, if they are others. With `from_end` row tiles end at the last query: the short one is the first.
     """
 
     mask: Mask
@@ -170,15 +170,28 @@ class BoundMask(Generic[S]):
     rows_k: S
     skips: bool = True
     blocks: tuple[Size, Size] | None = field(default=None, kw_only=True)
+    from_end: bool = field(default=False, kw_only=True)
 
     def __str__(self) -> str:
         return self.mask.text
 
     def in_tiles(self, rows_q: Size, rows_k: Size) -> Self:
         """The mask that shows the same pairs, over other tiles: for a launch that has tiles of its own."""
+        return self._over(rows_q, rows_k, self.from_end)
+
+    def short_first(self) -> Self:
+        """The mask that shows the same pairs, over row tiles of which the short one is the first."""
+        return self._over(self.rows_q, self.rows_k, True)
+
+    def _over(self, rows_q: Size, rows_k: Size, from_end: bool) -> Self:
         numbers = all(isinstance(n, int) for n in (self.N, self.Nk, self.rows_q, self.rows_k, rows_q, rows_k))
         found = _in_tiles if numbers else _in_tiles.__wrapped__
-        return cast("Self", found(self, rows_q, rows_k))  # type: ignore[arg-type]  # numbers have a hash
+        return cast("Self", found(self, rows_q, rows_k, from_end))  # type: ignore[arg-type]  # numbers have a hash
+
+    @property
+    def lead(self) -> S:
+        """The rows that the first row tile lacks: 0 unless it is the short one."""
+        return -self.N % self.rows_q if self.from_end else self.N * 0  # type: ignore[operator,return-value]
 
     @property
     def is_causal(self) -> bool:
@@ -269,9 +282,9 @@ class BoundMask(Generic[S]):
             allowed = f"at most {MOST_TABLE_PAIRS} pairs of tokens where a mask is looked at pair by pair"
             raise InputError(WHERE, self.mask.text, allowed, "use atoms of one unit, and no file or function")
         chunk = max(1, PAIRS_AT_ONCE // Nk)
-        for start in range(0, N, rows_q):
+        for start in range(-int(self.lead), N, rows_q):
             keys, end = np.zeros(Nk, bool), min(start + rows_q, N)
-            for x in range(start, end, chunk):
+            for x in range(max(0, start), end, chunk):
                 keys |= self.visible(x, min(chunk, end - x), 0, Nk).any(axis=0)
             yield keys
 
@@ -340,27 +353,53 @@ class BoundMask(Generic[S]):
     @cached_property
     def _counts(self) -> Counts:
         kind, expr = self.unit, self.mask.expr
+        if self.from_end:
+            return self._counts_from_end(kind)
         if kind == "mixed":
             summed = Summed.of(self.mask, int(self.N), int(self.Nk))
             return self.table_counts(self.table if summed is None else summed.table(int(self.rows_q), int(self.rows_k)))
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
-        shift: Size = self.shift if kind == "tokens" else 0
-        found = closed_counts(expr, rows, cols, shift)
-        if found is None:
-            from .intervals import tile_counts
+        return counts_of(expr, rows, cols, self.shift if kind == "tokens" else 0)
 
-            found = tile_counts(expr, rows, cols, shift)
-        return found
+    def _counts_from_end(self, kind: str) -> Counts:
+        """The counts if the short row tile is the first: those of as many whole tiles, with the first of them
+        exchanged. Columns see the same rows whatever their tiles are."""
+        expr, shift, lead = self.mask.expr, self.shift, self.lead
+        if kind != "tokens" or any(isinstance(atom.value, Documents) for atom in atoms(expr)):
+            return self.table_counts(self.table)
+        rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)
+        none, short = rows.whole * 0, rows.ragged
+        every = counts_of(expr, Axis(rows.tiles, rows.size, none), cols, shift - lead)  # type: ignore[operator]
+        first = counts_of(expr, Axis(none + 1, rows.size, none), cols, shift - lead)  # type: ignore[operator]
+        real = counts_of(expr, Axis(none, rows.size, larger(rows.rest, 1)), cols, shift)
+        whole = {(False, c): every.pairs[False, c] - short * first.pairs[False, c] for c in (False, True)}
+        return Counts(
+            whole | {(True, c): short * real.pairs[True, c] for c in (False, True)},
+            {False: every.rows[False] - short * first.rows[False], True: short * real.rows[True]},
+            counts_of(expr, rows, cols, shift).cols,
+        )
 
     def table_counts(self, table: Bools) -> Counts:
         """The counts, summed from a table of active tiles."""
         i, j = int(self.N) // int(self.rows_q), int(self.Nk) // int(self.rows_k)  # whole tiles
         halves = {False: slice(0, i), True: slice(i, None)}, {False: slice(0, j), True: slice(j, None)}
+        if self.from_end:
+            halves = {False: slice(len(table) - i, None), True: slice(0, len(table) - i)}, halves[1]
         return Counts(
             {(r, c): int(table[halves[0][r], halves[1][c]].sum()) for r in halves[0] for c in halves[1]},
             {r: int(table[part].any(axis=1).sum()) for r, part in halves[0].items()},
             {c: int(table[:, part].any(axis=0).sum()) for c, part in halves[1].items()},
         )
+
+
+def counts_of(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -> Counts:
+    """The counts of an expression whose atoms have the unit of the axes, for numbers or for arrays of problems."""
+    found = closed_counts(expr, rows, cols, shift)
+    if found is None:
+        from .intervals import tile_counts
+
+        found = tile_counts(expr, rows, cols, shift)
+    return found
 
 
 class Summed(NamedTuple):

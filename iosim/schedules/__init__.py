@@ -41,6 +41,7 @@ SCHEDULES.expect(FILES)
 
 OPTIONS = {
     "standard": ("elementwise",),
+    "flash": ("short_tile",),
     "decode": ("splits", "page_size"),
     "selected": ("top_k", "key_block"),
     "state": (

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from ..core.dependent_tiles import FromEnd
 from ..core.problem import with_mask
+from ..options import Kind, Option, one_of
 from ..steps.softmax import (
     accumulate,
     denormalise,
@@ -25,6 +27,15 @@ if TYPE_CHECKING:
     from ..core.shapes import Tile
     from ..core.tiling import Tiling
     from ..core.typing import Words
+
+
+SHORT_TILE = Option(
+    "short_tile",
+    Kind(one_of("last", "first")),
+    "Where the short tile of queries lies if they do not divide, for flash2: last (default) or first.",
+    "last",
+    metavar="WHERE",
+)
 
 
 def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -49,19 +60,25 @@ def keys_outside(chip: Machine, p: Attention, t: Tiling) -> None:
 
 def queries_outside(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention-2 (Dao 2023, Algorithm 1). Queries are the outer loop; O, l, m stay on chip."""
-    for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q = chip.load("Q", i, where=p.mask.row(i))
+    rows, mask = query_tiles(p)
+    for i in chip.tiles(rows, t.rows_q, parallel=True):
+        q = chip.load("Q", i, where=mask.row(i))
         o = chip.compute("O", (i, p.dv), zeros)
         l = chip.compute("l", (i,), zeros)
         m = chip.compute("m", (i,), minus_infinity)
         cache = Cache(chip, p)
-        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
+        for j in chip.tiles(p.Nk, t.rows_k, where=mask.row(i)):
             attend(chip, p, i, j, q, cache.load(j), (m, l, o))
         chip.update(o, normalise, l)
         chip.store(o, "O", i)
         if p.lse:
             chip.update(l, log_sum_exp, m)
             chip.store(l, "LSE", i)
+
+
+def query_tiles(p: Attention) -> tuple[int | Tile, Mask]:
+    """The axis of queries, and the mask over its tiles: the short one is the last, or the first if asked for."""
+    return (FromEnd(p.N), cast("Mask", p.mask.short_first())) if p[SHORT_TILE] == "first" else (p.N, p.mask)
 
 
 def attend(chip: Machine, p: Attention, i: Tile, j: Tile, q: Block, keys: Keys, state: tuple[Block, ...]) -> None:
@@ -101,7 +118,7 @@ def queries_outside_traffic(p: Attention, t: Tiling) -> Words:
 
     Q is read once, and O is written once. K and V are read for every query tile that sees them.
     """
-    sums = visited(p, t)
+    sums = visited(with_mask(p, query_tiles(p)[1]), t)
     return {
         "Q": (sums["queries_of_rows"] * p.d, 0),
         **cache_traffic(p, sums["keys"], -(-p.N // t.rows_q)),
@@ -129,6 +146,7 @@ def visited(p: Attention, t: Tiling) -> dict[str, int]:
         return {**dense, "queries_of_rows": p.N, "keys_of_columns": p.Nk, "columns": tiles_k}
     table = p.mask.table
     heights = [min(t.rows_q, p.N - i * t.rows_q) for i in range(tiles_q)]
+    heights = heights[::-1] if p.mask.from_end else heights
     widths = [min(t.rows_k, p.Nk - j * t.rows_k) for j in range(tiles_k)]
     per_row = [int(sum(w for w, on in zip(widths, line, strict=True) if on)) for line in table]
     per_column = [int(sum(h for h, on in zip(heights, line, strict=True) if on)) for line in table.T]
@@ -195,7 +213,7 @@ FLASH2 = register(
         footprint=flash_footprint,
         drops=True,
         scales=True,
-        options=("lse", "keep_p", "visit_all"),
+        options=("lse", "keep_p", "visit_all", SHORT_TILE),
         formula="R = N d + Nk (d + dv) Tr, W = N dv",
         state="a tile of Q with its O, l, m on chip; nothing waits in HBM",
         known_as="fa2, fa, flash, flash-attention, flash-attn, flash-attention-2, flash-attn-2, flash-v2, torch-flash, "

@@ -127,9 +127,6 @@ class Schedule:
     sizes: tuple[tuple[str, str], ...] = ()
     """Pairs of its tile sizes that are searched together: traffic falls with either, and without a mask it depends only
     on the passes over their axes. Not needed if only the tile of the outer loop matters."""
-    uneven: bool = False
-    """Whether a larger second size of a pair may move more under a mask, as where launches have tiles of their own. All
-    pairs are then tried, unless they are too many."""
     axes: Callable[[Attention], Mapping[str, tuple[int, ...]]] | None = None
     """`axes(p)`: the lengths that its sizes divide, where these are others than in most schedules."""
     candidates: Candidates | None = None
@@ -165,6 +162,9 @@ class Schedule:
     name."""
     pointers: Mapping[str, str] = field(default_factory=dict)
     """`{name: text}` for names in `known_as` that stand for more than this schedule: messages add the text."""
+    uneven: bool = False
+    """Whether a larger second size of a pair may move more under a mask, as where launches have tiles of their own. All
+    pairs are then tried, unless they are too many."""
 
     def __repr__(self) -> str:
         return f"<schedule {self.name}>"

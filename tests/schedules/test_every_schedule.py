@@ -60,12 +60,30 @@ def compare_three_ways(N, Nk, d, rows_q, rows_k, mask, lse, keep_p, elementwise,
     assert wrong(schedule, p, tiling, seed=seed) == set()
 
 
+@pytest.mark.parametrize("mask", [*MASKS, "documents:9,8,13&causal", "window:3&causal", "file:tiles"])
+@pytest.mark.parametrize("name", ["flash2", "block-sparse-q"])
+def test_three_ways_with_the_short_tile_first(name, mask, tmp_path):
+    """Many sizes, with fewer and with more queries than keys. Masks of tiles show the same pairs as with the short tile
+    last."""
+    rng = random.Random(name + mask)
+    for _ in range(12):
+        N, Nk, rows_q, rows_k = (rng.randint(1, 30) for _ in range(4))
+        N, Nk = (min(N, 30), 30) if "documents" in mask else (N, Nk)
+        if mask == "file:tiles":
+            shape = -(-N // rows_q), -(-Nk // rows_k)
+            np.savetxt(tmp_path / "tiles.txt", np.random.default_rng(N).integers(0, 2, shape), fmt="%d")
+        options = {"lse": rng.random() < 0.5, "visit_all": rng.random() < 0.2 and name == "flash2"}
+        where = parse_mask(mask.replace("file:tiles", f"file:{tmp_path / 'tiles.txt'}"))
+        p = Attention(N, rng.randint(1, 7), Nk=Nk, mask=where, short_tile="first", **options)
+        assert wrong(SCHEDULES[name], p, Tiling(rows_q, rows_k)) == set(), p
+
+
 PAGES, SCALED, BLOCKS = (
     {"splits": 3, "page_size": 4},
     {"latent": True, "dv": 2, "kv_scales": "4", "kv_dtype": "fp8"},
     {"key_block": 8, "top_k": 3},
 )
-WITH_OPTIONS = [("paged-split-kv", PAGES), ("flash2", SCALED), ("block-sparse-q", SCALED), ("paged", SCALED), ("selected", BLOCKS),
+WITH_OPTIONS = [("paged-split-kv", PAGES), ("flash2", SCALED), ("flash2", {"short_tile": "first"}), ("block-sparse-q", SCALED), ("paged", SCALED), ("selected", BLOCKS),
                 ("selected-keys-outside", BLOCKS), ("indexer", {"top_k": 3}), ("cache-write", {"kv_scales": "4"})]  # fmt: skip
 
 

@@ -42,6 +42,8 @@ def random_problem(rng, name, most):
     }  # fmt: skip
     if not schedule.candidates and not schedule.sizes and rng.random() < 0.4:
         options |= {"register_bytes": rng.choice([0, 20, 100, 400]), "stages": rng.randint(1, 3)}
+    if name in ("flash2", "block-sparse-q"):
+        options["short_tile"] = rng.choice(["last", "first"])
     if SCHEDULES[name].family == "state":
         options["gqa"] = "repeat"
     dense = options["gqa"] == "pack" or rng.random() < (0.05 if schedule.skips else 0.5)

@@ -198,6 +198,8 @@ def words_between(tile: Tile | Size) -> int:
         return int(tile.start)
     if isinstance(tile, SymbolicTile):
         parent = tile.parent
+        if parent is not None and parent.from_end:
+            return gcd(tile.step, tile.lead)
         most = int(tile.length if parent is None else parent.extent)
         return gcd(tile.step if tile.step < most else 0, 0 if parent is None else words_between(parent))
     return 0

@@ -87,6 +87,9 @@ class Expressions:
         if parent is not None and words_of(parent):
             raise ScheduleError("a loop over a part of an axis whose place is in a block cannot be written as CUDA")
         lines = [f"const int {i} = {index};"] if index else []
+        if parent is not None and parent.from_end:
+            last = f"{i} * {tile.step} + {tile.step - tile.lead}"
+            return [*lines, f"const int n{i} = min({tile.step}, {last});", f"const int {i}0 = {last} - n{i};"]
         if parent is None:
             lines.append(f"const int {i}0 = {i} * {tile.step};")
             known = size or (0 if last_size(tile) else tile.extent)
@@ -177,7 +180,8 @@ class Expressions:
     def index(self, tile: Tile | None, rows: Size) -> str:
         """The number of a tile among the mask's tiles of `rows` positions. Raises ScheduleError if the loop has tiles
         of another size."""
-        if not isinstance(tile, SymbolicTile) or tile.step != rows or tile.parent is not None:
+        whole = isinstance(tile, SymbolicTile) and (tile.parent is None or tile.parent.from_end)
+        if not (isinstance(tile, SymbolicTile) and whole and tile.step == rows):
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
 

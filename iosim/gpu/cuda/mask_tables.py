@@ -100,6 +100,7 @@ class Tables:
         own = mask or cast("AnyBoundMask", self.mask)
         sizes = own.rows_q, own.rows_k
         named = name if sizes == (self.mask.rows_q, self.mask.rows_k) else f"{name}_{sizes[0]}x{sizes[1]}"
+        named += "_from_end" * own.from_end
         if named not in self.words:
             self.words[named] = bits(self._tiles(name, own))
         return named

@@ -39,6 +39,11 @@ class SymbolicTile(Tile):
     def extent(self) -> int:
         return self._extent
 
+    @property
+    def lead(self) -> int:
+        """The positions that the first tile lacks, if tiles end at the end of the axis."""
+        return -int(self.length) % self.step
+
     def __getattribute__(self, name: str) -> object:
         if name in ("index", "start", "size"):
             raise ScheduleError(f"this schedule looks at a tile's {name}, which a kernel only knows while it runs")

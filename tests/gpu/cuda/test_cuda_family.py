@@ -51,6 +51,10 @@ CASES += [(SCHEDULES[name], Attention(40, 16, Nk=33, batch=2, dtype=dtype, acc_d
 CASES += [(SCHEDULES[name], Attention(20, 8, Nk=50, batch=2, dtype="fp32", mask=parse_mask("window:3")), Tiling(8, 8))
           for name in ("block-sparse-bwd", "block-sparse-q-bwd")]  # fmt: skip  # most keys are seen by no query
 
+CASES += [(SCHEDULES["flash2"], Attention(37, d, Nk=45, batch=2, dtype=dtype, acc_dtype="fp32", mask=parse_mask(mask),
+                                         short_tile="first", lse=True), Tiling(16, 16))
+          for d, dtype, mask in ((16, "fp16", "causal"), (7, "fp32", "window:9"), (8, "bf16", "causal:b"), (8, "fp32", "dense"))]  # fmt: skip
+
 CASES += [(SCHEDULES["flash2-pinned"], Attention(21, d, Nk=45, batch=2, dtype=dtype, acc_dtype="fp32", mask=parse_mask(mask)),
            Tiling(16, 16, kept=kept))
           for d, dtype, mask, kept in ((16, "fp16", "causal", 20), (7, "fp32", "dense", 1), (8, "bf16", "window:9", 45))]  # fmt: skip
