@@ -19,9 +19,11 @@ from ..commands.options import (
     outputs,
     problem_options,
     repeated_option,
+    rows,
     text_option,
 )
-from ..errors import CheckError, InputError
+from ..core.options import KEY_HEADS
+from ..errors import CheckError, InputError, suggestion
 from ..options import flag_of
 
 if TYPE_CHECKING:
@@ -113,8 +115,8 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
 )
 @text_option(
     "--as",
-    "What it computes: attention (with --N, --d); attention:Q=query,O=out names its arguments. Adds "
-    "the floor and the nearest schedule.",
+    "What it computes: attention (with --N, --d), or with a state a rule, as gdn, by all launches together; "
+    "attention:Q=query,O=out names its arguments. Adds the floor and the nearest schedule.",
     metavar="WHAT",
     parameter="computes",
 )
@@ -135,6 +137,7 @@ CONSTANTS = "a size in the kernel is one of its constants, as --const BLOCK_M=64
 @flag_option("--fail-outside", "Exit code 1 if a word lies outside of its tensor.")
 @flag_option("--fail-unfit", "Exit code 1 if a launch does not fit; with --tune, if no configuration does.")
 @problem_options
+@rows(KEY_HEADS)
 @outputs
 @gathered(launch=Launch, asked=Asked)
 def command(
@@ -159,20 +162,30 @@ def command(
     --const BN=64 --warps 8 --as attention --heads 8 --d 64
     """
     from ..progress import under_way
+    from ..schedules.state import RULE
     from .explain import Question, aimed
     from .kept import read_kept
     from .launches import ranking
+    from .of_state import pass_of
     from .sentence import first_line
     from .walk.log import Log
 
     problem, roles = meaning(asked.computes, given)
+    of_state = problem if problem is not None and problem[RULE] else None
     kind = trace_format(asked.trace, script, asked.tune)
     log = None if asked.trace is None else Log()
     kept = None if asked.check is None else read_kept(asked.check)
     limit = seconds(asked.timeout)
     target, aside = aimed(asked.target, asked.hardware)
     question = Question(
-        target, asked.hardware, problem, roles, not asked.no_resources, asked.tune, timeout=limit, log=log
+        target,
+        asked.hardware,
+        None if of_state else problem,
+        roles,
+        not asked.no_resources,
+        asked.tune,
+        timeout=limit,
+        log=log,
     )
     own = launch.texts
     with under_way(erases=script is None) as tell:
@@ -188,8 +201,12 @@ def command(
     above: Pieces = []
     if first := first_line(answers, found.refused, ranked):
         above = [first, ranking(answers), ""] if ranked else [first, ""]
+    more = refusals(found)
+    if of_state is not None:
+        one = pass_of(answers[:1] if ranked else answers, of_state, roles)
+        above, more = [one.sentence, one.table(), *one.lines(), ""], {**more, "pass": one.to_dict()}
     of_best = ranked and not asked.every and not (output.as_json or output.as_csv)
-    answer_all(parts[:1] if of_best else parts, output, above=above, more=refusals(found))
+    answer_all(parts[:1] if of_best else parts, output, above=above, more=more)
     check(answers, asked, kept)
     if found.refused:
         sys.exit(1)
@@ -321,6 +338,7 @@ def texts(option: str, given: tuple[str, ...]) -> dict[str, str]:
 def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[Attention | None, dict[str, str]]:
     """(the problem that the kernel solves or None without --as, {tensor: argument})."""
     from ..counting.given import problem
+    from ..schedules.state import BY_NAME
 
     if computes is None:
         unused = [flag_of(name) for name, value in given.items() if value not in (None, False)]
@@ -328,9 +346,10 @@ def meaning(computes: str | None, given: dict[str, str | bool | None]) -> tuple[
             raise InputError(unused[0], "no --as", "--as attention beside it", "the problem is only for --as attention")
         return None, {}
     what, _, named = computes.partition(":")
-    if what != "attention":
-        raise InputError("--as", what, "attention")
+    if what not in ("attention", *BY_NAME):
+        raise InputError("--as", what, f"attention, or with a state {', '.join(BY_NAME)}", suggestion(what, BY_NAME))
     if absent := [flag_of(name) for name in ("N", "d") if given[name] is None]:
         raise InputError(", ".join(absent), "nothing", "a value for each", "as in --as attention --N 4096 --d 64")
     pairs = [part.partition("=") for part in named.split(",") if part.strip()]
-    return problem(given), {argument.strip(): role.strip() for role, _, argument in pairs}
+    options = given if what == "attention" else {**given, "rule": what}
+    return problem(options), {argument.strip(): role.strip() for role, _, argument in pairs}
