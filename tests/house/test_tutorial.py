@@ -125,6 +125,26 @@ def test_numbers_of_the_text(phrase):
     assert FACTS[phrase]()
 
 
+STEPS = re.findall(
+    r"^\| .* \| `(.*)` \| (\d[\d.]+) \|$", PAGE.partition("### Nine times")[2].partition("\n##")[0], re.M
+)
+
+
+def test_the_steps_from_three_to_nine_are_answers(iosim):
+    """Each row's factor is the words of standard attention over those of the schedule, as its command prints them."""
+    assert len(STEPS) == 5
+    for (command, factor), before in zip(STEPS, [("", ""), *STEPS], strict=False):
+        line = command.removeprefix("iosim ").replace("...", before[0].removeprefix("iosim "))
+        said = rf"{factor} times as much: S and P|moves {factor}x fewer"
+        assert re.search(said.replace(".", r"\."), iosim(*line.split()).stdout), command
+    assert factor in (ROOT / "validation/sources/fig2-left.md").read_text()
+    figure = "40.3 GB and 4.4 GB, of which iosim counts 40.27 and 4.06"
+    rows = dict(
+        re.findall(r"^\| ([\d.]+) GB \| ([\d.]+) GB", (ROOT / "validation/sources/fig2-left.md").read_text(), re.M)
+    )
+    assert figure in PROSE and rows == {"40.3": "40.27", "4.4": "4.06"}
+
+
 def plain(text):
     """A text without the separators of groups of digits."""
     return re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
@@ -133,9 +153,10 @@ def plain(text):
 def test_no_number_of_the_text_stands_alone():
     """Every number from 10 on, and every fraction, is in a fact above or in the output of a command above it."""
     text = PROSE
-    for phrase in FACTS:
+    for phrase in (*FACTS, "40.3 GB and 4.4 GB, of which iosim counts 40.27 and 4.06"):
         text = text.replace(phrase, " ")
-    printed = set(re.findall(r"\d+(?:\.\d+)?", plain(" ".join(command + " " + shown for command, shown in BLOCKS))))
+    shown = plain(" ".join(f"{command} {said}" for command, said in [*BLOCKS, *STEPS]))
+    printed = set(re.findall(r"\d+(?:\.\d+)?", shown))
     prose = re.sub(r"`[^`]*`|\]\([^)]*\)|\d+\. (?=\[)|## \d+", " ", text)
     said = {*re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w²])", plain(prose))}
     free = {"30", "2022"}  # minutes of the lesson, year of a paper
