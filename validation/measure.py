@@ -34,7 +34,8 @@ from iosim.gpu.verify_run import combine, slopes
 from validation import shapes
 
 THEIRS = ("torch", "math", "serving")  # sets of PyTorch's kernels only
-PARTS = ("about", *shapes.OWN, "family", *THEIRS, "sweep", "levels", "shifted", "token_masks", "backward")
+PARTS = ("about", *shapes.OWN, "family", *THEIRS, "sweep", "levels", "shifted", "token_masks", "backward",
+         "state")  # fmt: skip
 
 
 def main() -> int:

@@ -62,7 +62,7 @@ def jobs_of(part: str) -> list[Job]:
     """A set by its name: one of OWN, `family`, `torch`, `math`, `serving` or `sweep`."""
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
               "family": family, "levels": levels, "shifted": shifted,
-              "token_masks": token_masks, "backward": backward}  # fmt: skip
+              "token_masks": token_masks, "backward": backward, "state": state}  # fmt: skip
     jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
     return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
             for job in jobs]  # fmt: skip
@@ -188,6 +188,24 @@ def token_masks() -> list[Job]:
     return [
         ScheduleJob(name, Attention(N, d, Nk=Nk, heads=n, acc_dtype=acc, mask=parse_mask(mask)), parse_tiles(tiles))
         for name, N, Nk, d, n, tiles, acc, mask in rows
+    ]
+
+
+def state() -> list[Job]:
+    """Kernels of attention with a state: every kind of gate, on tensor cores and in fp32, whole and ragged."""
+    rows = [  # rule, N, heads, dtype, chunk, more
+        ("linear", 2048, 16, "bf16", 32, {}), ("mamba2", 2048, 16, "bf16", 32, {}),
+        ("gdn", 2048, 16, "bf16", 32, {}), ("gla", 1024, 16, "bf16", 16, {}), ("kda", 1024, 16, "bf16", 16, {}),
+        ("retnet", 1000, 6, "fp32", 48, {}), ("deltanet", 1000, 6, "fp16", 32, {"final_state": True}),
+        ("gdn", 1000, 6, "fp32", 20, {"initial_state": True, "final_state": True}),
+        ("kda", 500, 6, "fp32", 13, {"initial_state": True}), ("linear", 1000, 6, "fp16", 64, {"normalise": True}),
+    ]  # fmt: skip
+    options = {"acc_dtype": "fp32", "dv": 64}
+    return [
+        ScheduleJob(
+            "state-fused", Attention(N, 64, heads=n, dtype=dtype, rule=rule, **options, **more), Tiling(chunk, 1)
+        )
+        for rule, N, n, dtype, chunk, more in rows
     ]
 
 

@@ -36,12 +36,13 @@ TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 
 
 def judged_rows(
     problem: Attention,
-    tiling: Tiling,
+    tiling: Tiling | None,
     schedules: list[Schedule],
     seed: int = 0,
     begin: Callable[[str], None] = lambda name: None,
 ) -> list[Row]:
-    """A row for each schedule, on random inputs. `begin` is called with the name of each before its run.
+    """A row for each schedule, on random inputs. `begin` is called with the name of each before its run. Without tiles
+    they are those that the problem names for a schedule, as by --chunk, or the usual ones.
 
     A row has the largest absolute error of the output, in float64 and in the problem's dtype; the words that the run
     moved, that the formula by hand gives and that the folded machine counts; the peak SRAM and the footprint by hand.
@@ -55,14 +56,16 @@ def judged_rows(
     check_types(p)
     visible = None
     if p.mask is not DENSE:
-        token = p.mask.bind(p, Tiling(tiling.rows_q, tiling.rows_k), True)
+        usual = tiling or usual_tiles(p)
+        token = p.mask.bind(p, Tiling(usual.rows_q, usual.rows_k), True)
         visible = token.visible(0, p.N, 0, p.Nk)
     rows = []
     for schedule in schedules:
         begin(schedule.name)
         require(schedule, p)
         rng = np.random.default_rng(seed)  # the same for each, whatever other schedules are checked
-        rows.append(check_one(schedule, p, tiling, schedule.example(rng, p, visible), visible))
+        tiles = tiling or schedule.named_tiles(p, True) or usual_tiles(p)
+        rows.append(check_one(schedule, p, tiles, schedule.example(rng, p, visible), visible))
     return rows
 
 
@@ -270,7 +273,7 @@ def run_checks(
     if problem.dropout is not None and not all(s.drops for s in schedules):
         allowed = ", ".join(s.name for s in SCHEDULES.values() if s.drops)
         raise InputError("--schedule", ", ".join(s.name for s in schedules), f"with --dropout one of {allowed}")
-    rows = judged_rows(problem, tiling or usual_tiles(problem), schedules, seed, begin)
+    rows = judged_rows(problem, tiling, schedules, seed, begin)
     return rows, all(row["ok"] for row in rows)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ..core.event_count import count_events
 from ..core.loop_paths import run_together
 from ..core.machine import Block
 from ..core.numeric import value_of
@@ -86,7 +87,8 @@ class Launches(Watcher):
 def compared_heads(job: ScheduleJob) -> list[int]:
     """The heads of the packed problem that are run in NumPy; none if even one has too many tiles."""
     p, t = job.problem.packed, job.tiling
-    visits = -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k)
+    pairs = -(-p.N // t.rows_q) * -(-p.Nk // t.rows_k)
+    visits = min(pairs, count_events(find(job.name), p, t).total or pairs)  # fewer where no keys are looped over
     count = min(MOST_HEADS, p.instances, MOST_TILES // visits)
     return sorted({round(x) for x in np.linspace(0, p.instances - 1, count)})
 

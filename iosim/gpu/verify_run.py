@@ -219,6 +219,8 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
         return Tiling(1, 1)
     if choice.tiles not in (None, "best"):
         return parse_tiles(choice.tiles)
+    if named := schedule.named_tiles(problem.packed, choice.M is not None):
+        return named
     if choice.M is None:
         raise InputError("--tiles", "nothing", "Br x Bc as in 64x64", "or give --M: then the best tiles that fit")
     tiling = best_tiles(schedule, problem.packed, parse_bytes(choice.M, problem.word_bytes), MULTIPLE)

@@ -414,3 +414,19 @@ def test_a_kept_profile_of_latent_rows_in_pages(ask, tmp_path):
     line = [part for name, value in sizes.items() for part in (f"--{name}", value)]
     answer = ask("verify", *line, "--latent", "--schedule", "paged-split-kv", "--tiles", "32x32", "--from-ncu", path)
     assert answer["ok"] and answer["rows"][0]["read_ratio"] == 1.0
+
+
+STATE = ["verify", "--schedule", "state-fused", "--rule", "gdn", "--N", 100, "--d", 16, "--dtype", "fp32"]
+
+
+@pytest.mark.parametrize("chunk", [7, 32])
+def test_a_chunk_is_the_tile_of_a_state(ask, monkeypatch, chunk):
+    """On a CPU the run needs the room of that chunk, on a GPU the kernel is made for it."""
+    room = 16 * 16 + chunk * (4 * 16 + 2) + chunk**2
+    (row,) = ask(*STATE, "--chunk", chunk, "--cpu")["checks"]
+    assert row["ok"] and row["peak_words"] == room
+    measured(monkeypatch)
+    (row,) = ask(*STATE, "--chunk", chunk, "--hardware", "h200")["rows"]
+    assert row["ok"] and row["tiles"] == f"{chunk}x1" and row["floor_M_bytes"] == 4 * room
+    (row,) = ask(*STATE, "--hardware", "h200")["rows"]
+    assert row["tiles"] == "64x1"

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from ...core.dependent_tiles import Stretch
 from ...core.folded import Folded
 from ...core.problem import DENSE, Attention, Tensor
 from ...core.shapes import product
@@ -27,11 +28,13 @@ from .expressions import turns_of
 from .mask_tables import Tables
 from .plan import ROW_WORDS, grid_loop, make_plan, padded_size, tensors_of
 from .program import HbmArray, Kernel, Program
-from .record import Body, LoadNode, Recorder, StepNode, StoreNode, statements
+from .record import Body, LoadNode, Recorder, StepNode, StoreNode, SymbolicTile, statements
 from .write import Writer
 
 if TYPE_CHECKING:
     from ...core.machine import Block, ScheduleLike, ScheduleText
+    from ...core.shapes import Tile
+    from ...core.typing import Size
 
 STEP_FILES = ("steps/softmax.cuh", "steps/passes.cuh", "steps/backward.cuh", "steps/state.cuh")
 PRELUDE_FILES = ("gpu/cuda/ptx.cuh", "gpu/cuda/tiles.cuh", "gpu/cuda/mma.cuh", "gpu/cuda/products.cuh", *STEP_FILES)
@@ -169,9 +172,16 @@ def counters_of(launches: list[Body]) -> list[tuple[str, str]]:
 
 
 def filled_before(schedule: ScheduleLike | ScheduleText, launches: list[Body]) -> tuple[str, ...]:
-    """The tensors that the host fills: those read before they are written, and those that the schedule calls
-    `initialised` because it does not write all of their words."""
-    return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ())]))
+    """The tensors that the host fills: those read before they are written, and those of which not all words are
+    written: a part of an axis, or what the schedule calls `initialised`."""
+    stores = [node for body in launches for node in statements(body) if isinstance(node, StoreNode)]
+    parts = [node.tensor for node in stores for x in node.block.shape if isinstance(parent_of(x), Stretch)]
+    return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ()), *parts]))
+
+
+def parent_of(x: Tile | Size) -> Tile | None:
+    """The part of an axis that the loop of a tile goes over; None if it is a whole axis, or there is no loop."""
+    return x.parent if isinstance(x, SymbolicTile) else None
 
 
 def read_first(launches: list[Body]) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from iosim.schedules import CORE, Schedule
 from iosim.steps import backward, passes, softmax, state
 from iosim.steps.passes import Number, Place
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
+from iosim.steps.state import OF_HEAD
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
 MASKS = ["dense", "causal", "window:5", "global:2|strided:5", "causal:b&~window:2", "causal&window:3", "~causal",
@@ -202,10 +203,16 @@ SHAPES = {
     "K V dK dV Krope Kscale": "j",
     "row": "",
     "state z": "",
+    "C": "ii",
+    "g gd b X": "i",
 }
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
 TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state"), "part": Tensor(("N", "dv"), "state"),
+           "C": Tensor(("N", "N"), "state"), "X": Tensor(("N", "d"), "input"), "b": Tensor(("N",), "input"),
+           "g": Tensor(("N", 1), "scale"), "gd": Tensor(("N", "d"), "scale"),
            "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
+GATED = {"products": ("C", "Q X"), "key_products": ("C", "X"), "delta_values": ("O", "b C X state"),
+         "read_state": ("O", "Q state"), "add_chunk": ("state", "X O")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
     **dict.fromkeys(
@@ -215,12 +222,15 @@ MORE = {  # inputs that are no tensors
     "drop": lambda p, i, j: p.dropout_part(i, j),
     "scale": lambda p, i, j: Number(p.d),
     **dict.fromkeys(("rescale", "block_scales", "quantised"), lambda p, i, j: Number(7)),
+    **dict.fromkeys([f"{step} fixed" for step in GATED], lambda p, i, j: OF_HEAD),
 }
 
 
 def step_schedule(name):
-    """A schedule that loads the arguments of a step, takes it, and stores what it changed."""
-    step = next(getattr(module, name) for module in (softmax, passes, backward, state) if hasattr(module, name))
+    """A schedule that loads the arguments of a step, takes it, and stores what it changed. The name of a step may be
+    followed by that of its gates."""
+    own = name.split()[0]
+    step = next(getattr(module, own) for module in (softmax, passes, backward, state) if hasattr(module, own))
     outputs, inputs = (names.split() for names in ARGUMENTS[name])
 
     def text(chip, p, t):
@@ -233,7 +243,7 @@ def step_schedule(name):
                 for n in outputs:
                     chip.store(blocks[n], n, *tiles[n])
 
-    return Schedule(f"only_{name}", text, "one step", tensors=TENSORS)
+    return Schedule(f"only_{name.replace(' ', '_')}", text, "one step", tensors=TENSORS)
 
 
 ARGUMENTS = {
@@ -242,14 +252,16 @@ ARGUMENTS = {
     "online_softmax": ("S m l O", ""), "accumulate": ("O", "P V"), "normalise": ("O", "l"), "denormalise": ("O", "l"),
     "log_sum_exp": ("l", "m"), "keep": ("S", ""), "hide": ("S", ""), "drop": ("S", ""), "scale": ("S", ""),
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
-    "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "add_chunk": ("state", "K V"),
-    "add_keys": ("z", "K"), "read_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
+    "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "more_features": ("Q2", "Q"),
+    "add_keys": ("z", "K"), "cumulate": ("gd", ""), "read_normaliser": ("l", "Q z"),
     "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
     "copied": ("Q", "O"), "block_scales": ("Kscale", "K"), "quantised": ("V", "K Kscale"),
-    "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "products": ("S", "Q K"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
+    "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),
     "row_dots": ("D", "dO O"), "add_row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
     "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),
+    **GATED, **{f"{step} fixed": arguments for step, arguments in GATED.items()},
+    **{f"{step} {gates}": (outputs, f"{inputs} {gates}") for step, (outputs, inputs) in GATED.items() for gates in ("g", "gd")},
 }  # fmt: skip
 EMPTY_ROW = (
     "online_softmax softmax_rows add_maximum exponentials add_maximum_and_sum probabilities probabilities_from_lse"
@@ -289,6 +301,8 @@ def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name, tiling):
         hbm["l"][4] = 0
     for n in {"m", "LSE", *({"S"} if name in EMPTY_ROW.split() else ())} & set(hbm):
         hbm[n][4] = -np.inf
+    for n in {"g", "gd"} & set(ARGUMENTS[name][1].split()):  # sums of log decays, which fall
+        hbm[n] = -np.abs(hbm[n]).cumsum(axis=0) / 8
     numeric = Numeric(p, {n: x.astype(np.float64) for n, x in hbm.items()})
     numeric.run(step_schedule(name), tiling)
     arrays, _, _ = on_cpu.run(library, number, program, hbm)
@@ -297,7 +311,7 @@ def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name, tiling):
 
 
 def test_every_cuda_step_is_tested():
-    assert set(ARGUMENTS) == known_steps()
+    assert {name.split()[0] for name in ARGUMENTS} == known_steps()
 
 
 # ---------------------------------------------------------------- a schedule of somebody else

@@ -16,6 +16,7 @@ from iosim.gpu.cuda.machine import generate, why_not
 from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.schedules import CORE
+from iosim.schedules.state import RULES
 from validation.examples import example_arrays
 
 pytestmark = pytest.mark.skipif(bool(on_cpu.WHY_NOT), reason=on_cpu.WHY_NOT)
@@ -91,9 +92,26 @@ ROWS = [
 ]
 CASES += [(SCHEDULES["cache-write"], p, Tiling(1, 1)) for p in ROWS]
 
+OF_STATES = range(len(CASES), len(CASES) + 3 * len(RULES) + 2)  # each rule: chunks, tensor cores, chunks of a token
+for k, rule in enumerate(RULES):
+    between = {"initial_state": k % 2 == 0, "final_state": k % 3 == 0, "rule": rule, "acc_dtype": "fp32"}
+    whole = {"dtype": "bf16" if k % 2 else "fp16", **between, "initial_state": True, "final_state": True}
+    for p, chunk in (
+        (Attention(29, 7, dv=10, heads=2, dtype="fp32", padding=k % 4, **between), 8 + k % 3),
+        (Attention(45, 16, dv=32, batch=2, **whole), 16),
+        (Attention(11, 8, dv=3, dtype="fp32", **between), 1 + 10 * (k % 2)),
+    ):
+        CASES.append((SCHEDULES["state-fused"], SCHEDULES["state-fused"].about(p), Tiling(chunk, 1)))
+for more in ({"normalise": True}, {"features": 9, "normalise": True, "final_state": True}):
+    p = Attention(30, 6, dv=5, rule="linear", dtype="fp32", initial_state=True, **more)
+    CASES.append((SCHEDULES["state-fused"], SCHEDULES["state-fused"].about(p), Tiling(8, 1)))
+
 
 def in_the_short_run(k):
-    """Of each schedule, one of its three random cases; of the chosen cases all but the second cache of a schedule."""
+    """Of each schedule, one of its three random cases; of the chosen cases all but the second cache of a schedule, and
+    two of three of the rules of a state."""
+    if k in OF_STATES[: 3 * len(RULES)]:
+        return (k - OF_STATES[0]) % 3 < 2
     name, number = divmod(k, EACH)
     return k not in OF_CACHES[5:] if name >= len(OTHERS) else number == name % EACH
 
