@@ -137,6 +137,10 @@ class Moved(Span):
     def extent(self) -> Size:
         return self.tile.extent
 
+    @property
+    def moved(self) -> Tile:
+        return self.tile
+
     def rows(self, rows: SizeClasses) -> SizeClasses:
         return [(times, {**sizes, self: sizes[self.tile]}) for times, sizes in rows]
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, cast
 from ..errors import ScheduleError
 from . import blame
 from .problem import TENSORS, Attention, Tensor, skips_tiles
-from .shapes import Tile, described, product, same, selected
+from .shapes import Tile, described, product, selected, stored_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,16 +164,19 @@ class Machine:
             self._apply(step, blocks if isinstance(blocks, tuple) else (blocks,), given)
 
     def store(self, block: Block, tensor: str, *tiles: Tile, own: Own = False) -> None:
-        """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape. With
-        `own` the words stay in this GPU's memory, as those of `load`."""
+        """Write a block to HBM, into the part of a tensor that the tiles select. Both must have the same shape, or a
+        tile of the block is `Moved` there, as that of a state is into one of many slots. With `own` the words stay in
+        this GPU's memory, as those of `load`."""
         self._check(block)
         shape = self.shape_of(tensor, tiles)
-        if len(shape) != len(block.shape) or not all(map(same, shape, block.shape)):
+        if len(shape) != len(block.shape) or not all(map(stored_at, shape, block.shape)):
             raise ScheduleError(f"block {block.name} has not the shape of {tensor}{described(shape)}")
         block.own, words = own, self._moving(tensor, shape, None, own)
+        own_shape, block.shape = block.shape, shape  # those who watch see where it lies
         for watcher in self._at_store:
             watcher.store(block, tensor, words)
         self._put(block, tensor)
+        block.shape = own_shape
 
     def free(self, *blocks: Block) -> None:
         """Free blocks before the end of the loop body that made them."""

@@ -37,6 +37,11 @@ class Tile:
         return self.size
 
     @property
+    def moved(self) -> Tile | None:
+        """The tile of which this one is a copy at another place, if it is one."""
+        return None
+
+    @property
     def places(self) -> Places:
         """The positions, as NumPy indexes an axis."""
         return slice(self.start, self.start + self.size)
@@ -94,6 +99,12 @@ def selected(tensor: str, axes: tuple[Size, ...], tiles: tuple[Tile, ...]) -> Sh
         if length is not axis and not same(length, axis):
             raise ScheduleError(f"a tile of an axis of {length} cannot index {tensor}'s axis of {axis}")
     return (*tiles, *axes[len(tiles) :])
+
+
+def stored_at(place: Tile | Size, dimension: Tile | Size) -> bool:
+    """Whether a dimension of a block may be stored at a place: its own, or one that its tile was moved to."""
+    moved = place.moved if isinstance(place, Tile) else None
+    return same(place, dimension) or (moved is not None and moved is dimension)
 
 
 def described(shape: Shape) -> str:

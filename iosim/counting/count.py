@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import Attention
 from ..core.tiling import read_tiles, tiles_text
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, distinct, family_of, find_all, reads_cache, usual
+from ..schedules import CORE, SCHEDULES, Schedule, applies, distinct, family_of, find_all, reads_cache, usual
 from ..units import parse_bytes
 from .bounds import Bound, bounds
 from .conditions import Conditions, conditions
@@ -113,6 +113,9 @@ def default_schedules(problem: Attention) -> list[Schedule]:
     """The schedules of a count that names none, of those that can read its keys: each text once, and under `visit_all`
     also as one that skips hidden tiles."""
     names = usual(family_of(problem) == "state")
+    if names[0] not in CORE:
+        near = SCHEDULES[names[0]].about(problem)  # its own faults are for whoever runs it
+        return [s for name in names if applies(s := SCHEDULES[name], near)]
     return distinct((s for name in names if reads_cache(s := SCHEDULES[name], problem)), problem)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The schedules that `count` shows if none is asked for.
 CORE = ("standard", "standard-tiled", "flash1", "flash2", "block-sparse", "block-sparse-q")
 # Those that it shows if --rule is given.
-WITH_STATE = ("state-fused",)
+WITH_STATE = ("state-fused", "state-split", "state-tiles", "state-saved")
 
 FILES = {
     "standard": ("standard", "standard-tiled"),
@@ -35,7 +35,8 @@ FILES = {
     "selected": ("selected", "selected-keys-outside"),
     "indexer": ("indexer",),
     "cache_write": ("cache-write",),
-    "state_forward": ("state-fused",),
+    "state_forward": ("state-fused", "state-split", "state-tiles"),
+    "state_saved": ("state-saved",),
 }  # their order in lists
 SCHEDULES.expect(FILES)
 

@@ -6,7 +6,7 @@ has. A chunk is `rows_q` tokens, and a block of columns of the state is `cols_o`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from ..core.arrays import anywhere, at_first, smaller
 from ..core.dependent_tiles import Stretch
@@ -20,12 +20,15 @@ from ..steps.softmax import zeros
 from ..steps.state import OF_HEAD, cumulate, features, more_features
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import numpy as np
 
     from ..core.machine import Block, Input, Machine
     from ..core.problem import Attention
     from ..core.shapes import Tile
     from ..core.typing import Arrays, Bools, Size, Words
+    from .registry import Answer, Example
 
 
 class Rule(NamedTuple):
@@ -135,6 +138,18 @@ def columns(p: Attention[Size], t: Tiling[Size]) -> Size:
     return p.dv if t.cols_o is None else smaller(t.cols_o, p.dv)
 
 
+def whole_keys(p: Attention) -> Attention:
+    """A state takes no mask, but --padding; --normalise is of --schedule state-fused, --features of --rule linear."""
+    return narrowed(with_state(p), normalise=False)
+
+
+def without_delta(p: Attention) -> Attention:
+    """Values of the delta rule need whole keys, and so do features and a normaliser; no mask, but --padding."""
+    rule = rule_of(p)
+    simple = next(name for name, other in RULES.items() if other.decay == rule.decay and not other.delta)
+    return narrowed(with_state(p), normalise=False, features=0, **({"rule": simple} if rule.delta else {}))
+
+
 def with_state(p: Attention) -> Attention:
     """A state is causal by itself and takes no mask, but --padding; --normalise and --features are of --rule linear."""
     check_heads(p)
@@ -151,12 +166,22 @@ def check_heads(p: Attention) -> None:
         raise InputError("--key-heads", keys, f"a divisor of --heads {values}, which are value heads")
 
 
-def named_tiles(p: Attention, with_memory: bool) -> Tiling | None:
-    """The tiles that --chunk and --columns name, or usual ones where no M is given; None if M decides."""
-    if with_memory and not p[CHUNK]:
-        return None
-    chunk = p[CHUNK] or USUAL_CHUNK
-    return Tiling(chunk, 1, cols_o=p[COLUMNS] or None)
+def tiles_named(**usual: int) -> Callable[[Attention, bool], Tiling | None]:
+    """A function of the tiles that --chunk and --columns name (`Schedule.named_tiles`). Where no M is given, those that
+    are not given are usual ones; where it is, None stands for a search. `usual` are sizes beside the chunk."""
+
+    def named(p: Attention, memory: bool) -> Tiling | None:
+        if memory and not (p[CHUNK] and (p[COLUMNS] or not usual)):
+            return None
+        more = {name: p[COLUMNS] if name == "cols_o" and p[COLUMNS] else size for name, size in usual.items()}
+        return Tiling(p[CHUNK] or USUAL_CHUNK, 1, **more)
+
+    return named
+
+
+def sizes_of_state(p: Attention) -> dict[str, tuple[int, ...]]:
+    """The lengths that sizes divide. Those that are given are not exceeded."""
+    return {"rows_q": (p[CHUNK] or p.N,), "cols_o": (p[COLUMNS] or p.dv,), "depth": (cast("int", key_words(p)),)}
 
 
 # ---------------------------------------------------------------- tensors, inputs and the expected output
@@ -218,40 +243,63 @@ def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     return {"O": outputs, **asked}
 
 
+class StateFields(TypedDict):
+    """Fields that all schedules of a state share."""
+
+    family: str
+    example: Example
+    answer: Answer
+
+
+FORWARD: StateFields = {
+    "family": "state",
+    "example": example,
+    "answer": answer,
+}
+
 # ---------------------------------------------------------------- parts of schedules
 
 
 class State(NamedTuple):
-    """The state on chip, and the sum of keys if outputs are normalised."""
+    """A block of the state on chip, and the sum of keys if outputs are normalised. r and x are its rows and columns."""
 
     S: Block
     z: Block | None
+    r: Tile
+    x: Tile
 
 
-def first_state(chip: Machine, p: Attention) -> State:
-    """The state before the first token: given, or 0."""
+def blocks(chip: Machine, p: Attention, width: Size) -> Iterator[tuple[Tile, Tile]]:
+    """The blocks of so many columns of the state, as its rows and their columns. Each goes through all tokens by
+    itself."""
+    for x in chip.tiles(p.dv, width, parallel=True):
+        for r in chip.tiles(key_words(p), key_words(p)):
+            yield r, x
+
+
+def first_state(chip: Machine, p: Attention, r: Tile, x: Tile) -> State:
+    """A block of the state before the first token: given, or 0."""
     if p[INITIAL_STATE]:
-        return State(chip.load("S0"), chip.load("z0") if p[NORMALISE] else None)
-    m = key_words(p)
-    S = chip.compute("SN", (m, p.dv), zeros)
-    return State(S, chip.compute("zN", (m,), zeros) if p[NORMALISE] else None)
+        return State(chip.load("S0", r, x), chip.load("z0", r) if p[NORMALISE] else None, r, x)
+    S = chip.compute("SN", (r, x), zeros)
+    return State(S, chip.compute("zN", (r,), zeros) if p[NORMALISE] else None, r, x)
 
 
 def last_state(chip: Machine, p: Attention, state: State) -> None:
-    """Store the state after the last token if it is asked for, and free it."""
-    for block, name in zip(state, ("SN", "zN"), strict=True):
-        if block is not None:
-            if p[FINAL_STATE]:
-                chip.store(block, name)
-            chip.free(block)
+    """Store a block of the state after the last token, if it is asked for."""
+    if p[FINAL_STATE]:
+        chip.store(state.S, "SN", state.r, state.x)
+        if state.z is not None:
+            chip.store(state.z, "zN", state.r)
 
 
-def decays(chip: Machine, p: Attention, c: Tile) -> tuple[Input, ...]:
-    """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing."""
+def decays(chip: Machine, p: Attention, c: Tile, r: Tile | None = None) -> tuple[Input, ...]:
+    """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing. With r, those of these
+    rows of the state."""
     kind = rule_of(p).decay
     if kind in ("none", "fixed"):
         return (OF_HEAD,) if kind == "fixed" else ()
-    g = chip.load("g", c)
+    g = chip.load("g", c, r) if r is not None and kind == "diagonal" else chip.load("g", c)
     chip.update(g, cumulate)
     return (g,)
 
@@ -271,11 +319,11 @@ def rows_of(chip: Machine, p: Attention, name: str, c: Tile) -> Block:
 # ---------------------------------------------------------------- by hand (words of one head)
 
 
-def gate_traffic(p: Attention, turns: int = 1) -> Words:
+def gate_traffic(p: Attention, decays: int = 1, betas: int = 1) -> Words:
     """The words of the gates, read so many times."""
     n = cast("int", length(p))
-    words = {"g": n * cast("int", decay_words(p)), "beta": n * beta_words(p)}
-    return {name: (turns * each, 0) for name, each in words.items() if each}
+    words = {"g": decays * n * cast("int", decay_words(p)), "beta": betas * n * beta_words(p)}
+    return {name: (each, 0) for name, each in words.items() if each}
 
 
 def state_traffic(p: Attention) -> Words:

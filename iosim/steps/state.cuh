@@ -109,10 +109,10 @@ STEP delta_values(const V& v, const B& b, const S& s, const K& k, const H& state
     });
 }
 
-// O = Q S, with S decayed up to each token
+// O += Q S, with S decayed up to each token
 template <class O, class Q, class S, class... G> STEP read_state(const O& o, const Q& q, const S& state, const G&... g) {
     const auto weight = [&](int r, int x) { return q.get(r, x) * decay_to(r, x, g...); };
-    by_columns(o, q.cols, state, weight, [&](int r, int c, float sum) { o.set(r, c, sum); });
+    by_columns(o, q.cols, state, weight, Add<O>{o, 1.0f});
 }
 
 // S = the state decayed over the chunk, and K^T U with what is left of each at the end

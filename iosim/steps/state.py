@@ -130,6 +130,48 @@ def delta_values(v: Array, b: Array, s: Array, k: Array, state: Array, g: Array 
         v[t] = b[t] * (v[t] - before[t] - s[t, :t] @ v[:t])
 
 
+# ---------------------------------------------------------------- the delta rule in passes of their own
+
+
+@work(other=lambda s, b: [s])
+@flops(lambda s, b: (s[0], *s))
+@Operands(reads_whole=(0, 1))
+def invert(s: Array, b: Array) -> None:
+    """A = (1 + diag(b) S)^-1 in the place of S, the products of `key_products`: unit lower triangular."""
+    import numpy as np
+
+    inverse = np.eye(len(s), dtype=s.dtype)
+    for t in range(1, len(s)):
+        inverse[t, :t] = -b[t] * (s[t, :t] @ inverse[:t, :t])
+    s[...] = inverse
+
+
+@work(exps=lambda w, a, k, b, *g: list(g[:1]), other=lambda w, a, k, b, *g: [(2, *k)])
+@flops(lambda w, a, k, b, *g: (2, *w, a[1]))
+@Operands(reads_whole=(2, 3, 4))
+def state_factors(w: Array, a: Array, k: Array, b: Array, g: Array | None = None) -> None:
+    """W = A (b K), with K decayed from the start of the chunk: what the state before the chunk is multiplied with."""
+    import numpy as np
+
+    w[...] = a @ (b[:, None] * k * np.exp(logs(k, g)))
+
+
+@work(other=lambda u, a, v, b: [v])
+@flops(lambda u, a, v, b: (2, *u, a[1]))
+@Operands(reads_whole=(2, 3))
+def own_values(u: Array, a: Array, v: Array, b: Array) -> None:
+    """U = A (b V): the values of the delta rule if the state before the chunk were 0."""
+    u[...] = a @ (b[:, None] * v)
+
+
+@work(other=lambda u, w, state: [u])
+@flops(lambda u, w, state: (2, *u, state[0]))
+@Operands(reads_whole=(2,))
+def less_state(u: Array, w: Array, state: Array) -> None:
+    """U -= W S: the values of the delta rule."""
+    u -= w.astype(state.dtype) @ state
+
+
 # ---------------------------------------------------------------- the state
 
 
@@ -137,10 +179,10 @@ def delta_values(v: Array, b: Array, s: Array, k: Array, state: Array, g: Array 
 @flops(lambda o, q, state, *g: (2, *o, state[0]))
 @Operands(reads_whole=(2, 3))
 def read_state(o: Array, q: Array, state: Array, g: Array | None = None) -> None:
-    """O = Q S, with S decayed up to each token."""
+    """O += Q S, with S decayed up to each token."""
     import numpy as np
 
-    o[...] = (q * np.exp(logs(q, g))).astype(o.dtype) @ state.astype(o.dtype)
+    o += (q * np.exp(logs(q, g))).astype(o.dtype) @ state.astype(o.dtype)
 
 
 @work(exps=lambda state, k, u, *g: list(g[:1]), other=lambda state, k, u, *g: [state, k] if g else [])

@@ -12,7 +12,7 @@ from iosim.schedules.state import BY_NAME, RULES, gate_words, rule_of, state_wor
 from iosim.search.best import footprint
 from iosim.steps.state import feature_map
 
-FORWARD = ("state-fused",)
+FORWARD = ("state-fused", "state-split", "state-tiles", "state-saved")
 
 
 def problem(name, rule, N, d, dv, **more):
@@ -31,7 +31,8 @@ def random_problem(rng, name):
     if BY_NAME[rule].phi:
         options |= {"normalise": rng.random() < 0.5, "features": rng.choice([0, 0, 1, 5, 9])}
     p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options)
-    return p, Tiling(rng.randint(1, 45), 1, cols_o=rng.choice([None, *range(1, 11)]), depth=rng.randint(1, 10))
+    sizes = {size: rng.randint(1, 10) for size in SCHEDULES[name].more_tiles}
+    return p, Tiling(rng.randint(1, 45), 1, **sizes)
 
 
 def check_random(seed):
@@ -61,6 +62,12 @@ GOLDEN = [  # schedule, rule, N, d, dv, chunk, columns: words read and written, 
     ("state-fused", "gdn", 10000, 128, 64, 128, None, 3228192, 648192, 73984),
     ("state-fused", "mamba2", 100, 8, 20, 7, None, 3860, 2160, 608),
     ("state-fused", "mamba2", 8192, 64, 64, 64, None, 1585152, 528384, 24640),
+    ("state-split", "linear", 8192, 128, 64, 100, 32, 4726784, 532480, 46096),
+    ("state-split", "mamba2", 64, 24, 16, 32, 8, 7680, 1408, 3296),
+    ("state-split", "gdn", 10000, 128, 128, 100, 64, 6456384, 1296384, 56792),
+    ("state-saved", "linear", 77, 8, 8, 16, None, 3464, 1000, 832),
+    ("state-saved", "linear", 4096, 64, 128, 100, None, 2179072, 868352, 56592),
+    ("state-saved", "mamba2", 64, 16, 20, 16, None, 7360, 2880, 1744),
 ]
 
 
@@ -70,6 +77,15 @@ def test_golden_words(name, rule, N, d, dv, chunk, columns, reads, writes, peak)
     traffic, room = Traffic(), Capacity()
     Folded(p, traffic, room).run(SCHEDULES[name], tiling)
     assert (sum(traffic.reads.values()), sum(traffic.writes.values()), room.peak_words) == (reads, writes, peak)
+
+
+def test_golden_words_of_the_delta_rule_with_saved_states():
+    """The golden value counts the inverse of the last chunk, of 96 tokens, as a whole one of 100."""
+    p, tiling = problem("state-saved", "gdn", 4096, 128, 128, initial_state=True, final_state=True), Tiling(100, 1)
+    traffic, room, rest = Traffic(), Capacity(), 100**2 - 96**2
+    Folded(p, traffic, room).run(SCHEDULES["state-saved"], tiling)
+    words = sum(traffic.reads.values()) + rest, sum(traffic.writes.values()) + rest
+    assert (*words, room.peak_words) == (5841296, 3195280, 77684)
 
 
 @pytest.mark.parametrize(
