@@ -19,10 +19,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import date
+from math import exp, log
 from pathlib import Path
 from typing import Any
 
-from iosim import grid, tables
+from iosim import Attention, grid, tables
 from iosim.errors import IosimError
 from iosim.gpu.jobs import GeneratedJob, Job, ScheduleJob, TorchJob, job_from_json, key_of, torch_job
 from iosim.gpu.ncu import counters
@@ -30,7 +31,7 @@ from iosim.gpu.ncu import run as ncu
 from iosim.gpu.profile.explain import explained
 from iosim.gpu.verdict import Evidence, summary, verify
 from iosim.gpu.verdict_rows import verdict_table
-from iosim.gpu.verify_run import combine, slopes
+from iosim.gpu.verify_run import combine
 from validation import shapes
 
 THEIRS = ("torch", "math", "serving")  # sets of PyTorch's kernels only
@@ -248,6 +249,41 @@ def write_sweep(folder: Path) -> None:
         rows = [{"M_bytes": e.M_bytes, **verify(e, None)} for e in found]
         (folder / "sweep_rows.csv").write_text(tables.to_csv(verdict_table(rows).to_rows()), encoding="utf-8")
         (folder / "slopes.csv").write_text(tables.to_csv(slopes(rows, found[0].job.problem)), encoding="utf-8")
+
+
+def slopes(rows: list[dict[str, Any]], problem: Attention) -> list[dict[str, Any]]:
+    """A row for each schedule. The slope in theory is -1. Constants are geometric means over the sweep."""
+    found = []
+    for name in dict.fromkeys(row["schedule"] for row in rows):
+        mine = [row for row in rows if row["schedule"] == name]
+        by_model = [(row["M_bytes"], row["sm_read_bytes"] + row["sm_write_bytes"]) for row in mine]
+        counted = [(row["M_bytes"], row["hw_read_bytes"], row["hw_write_bytes"] or 0) for row in mine]
+        by_hardware = [(size, read + written) for size, read, written in counted if read]
+        simulated, measured = fit(by_model, problem), fit(by_hardware, problem)
+        found.append(
+            {
+                "schedule": name,
+                "points": len(mine),
+                "slope_simulated": simulated[0],
+                "constant_simulated": simulated[1],
+                "slope_measured": measured[0],
+                "constant_measured": measured[1],
+            }
+        )
+    return found
+
+
+def fit(points: list[tuple[int, float]], problem: Attention) -> tuple[float | None, float | None]:
+    """(slope, constant) of points (M, bytes) on log axes; None for fewer than two M."""
+    if len({size for size, _ in points}) < 2:
+        return None, None
+    x, y = [log(size) for size, _ in points], [log(total) for _, total in points]
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
+    # bytes / (N Nk d^2 / M_words x bytes of a word x heads), with M_words = M / bytes of a word
+    order = problem.N * problem.Nk * problem.d**2 * problem.word_bytes**2 * problem.instances
+    constant = exp(sum(b + a - log(order) for a, b in zip(x, y, strict=True)) / len(x))
+    return round(slope, 4), round(constant, 4)
 
 
 if __name__ == "__main__":

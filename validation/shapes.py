@@ -33,28 +33,6 @@ DRAWS = {
 }
 UNSEEN = "random-12"
 OWN = ("generated", "tuned", *DRAWS)  # the sets of our kernels
-AT_THE_EDGE = {  # set, schedule, N, d: where arrays lie may decide what stays in the L2, as the model says itself
-    ("generated", "block-sparse", 4096, 128),
-    ("random-02", "block-sparse", 4959, 80),
-    ("random-04", "memory-efficient", 2070, 128),
-    ("random-05", "block-sparse-q", 115, 256),
-    ("random-03", "flash1", 4854, 256),
-    ("random-07", "block-sparse", 822, 80),
-    ("random-07", "flash1", 2078, 16),
-    ("random-07", "flash1", 1097, 32),
-    ("random-07", "standard-tiled", 681, 48),
-    ("random-09", "standard-tiled", 4381, 16),
-    ("random-10", "block-sparse", 707, 256),
-    ("random-10", "block-sparse", 945, 80),
-    ("random-10", "standard-tiled", 744, 64),
-    ("random-11", "standard-tiled", 561, 256),
-    ("random-11", "flash1", 3550, 48),
-    ("random-11", "block-sparse-q", 4423, 128),
-    ("random-11", "standard-tiled", 4879, 16),
-    ("random-12", "attention-2pass", 505, 96),
-    ("random-12", "standard-tiled", 965, 64),
-}
-PLACES = 12  # in which these are measured
 MASK_FILE = "file:validation/mask_16x16.txt"  # 0/1 for 16 x 16 tiles of 64: an empty row and an empty column in it
 
 
@@ -63,9 +41,7 @@ def jobs_of(part: str) -> list[Job]:
     chosen = {"generated": generated, "tuned": tuned, "torch": torch, "math": math, "serving": serving, "sweep": sweep,
               "family": family, "levels": levels, "shifted": shifted,
               "token_masks": token_masks, "backward": backward, "state": state}  # fmt: skip
-    jobs = drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
-    return [replace(job, places=PLACES) if (part, job.name, job.problem.N, job.problem.d) in AT_THE_EDGE else job
-            for job in jobs]  # fmt: skip
+    return drawn(DRAWS[part][0]) if part in DRAWS else chosen[part]()
 
 
 def held_out(number: int) -> bool:

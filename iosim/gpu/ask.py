@@ -86,7 +86,6 @@ def of_gpu(choice: Choice, source: Source) -> dict[str, object]:
         "--keep": source.keep,
         "--no-counters": None if source.counters else "given",
         "--tuned": "given" if choice.tuned else None,
-        "--places": choice.places if choice.places > 1 else None,
         "--M": choice.M if choice.sweeps else None,
     }
     return {option: value for option, value in asked.items() if value is not None}
@@ -114,7 +113,6 @@ def verify(
     keep: str | None = None,
     counters: bool = True,
     tuned: bool = False,
-    places: int = 1,
     mask: str | Mask = "dense",
     **options: Unpack[UndroppedOptions],
 ) -> Checks | Verdicts:
@@ -122,15 +120,15 @@ def verify(
 
     On a GPU: words counted by the generated kernels, bytes counted by the hardware (with `counters`), time and output.
     Without one, or with `cpu` or `dropout`: output, words and SRAM of runs in NumPy; N is then 96 and d is 16 unless
-    given, and tiles are 16x16 or smaller. `from_ncu` judges a kept profile. `tuned`, `keep` and `places` are those of
-    the command. Other options are those of `count`. Raises InputError for whatever is not allowed.
+    given, and tiles are 16x16 or smaller. `from_ncu` judges a kept profile. `tuned` and `keep` are those of the
+    command. Other options are those of `count`. Raises InputError for whatever is not allowed.
     """
     sizes: dict[str, object] = {"N": N, "d": d, "mask": None if mask == "dense" else str(parse_mask(mask)), **options}
     given = {
         name: value if isinstance(value, bool) else str(value) for name, value in sizes.items() if value is not None
     }
     names = tuple(schedule.name for schedule in find_all(schedules))
-    choice = Choice(names, None if tiles is None else tiles_text(tiles), None if M is None else str(M), tuned, places)
+    choice = Choice(names, None if tiles is None else tiles_text(tiles), None if M is None else str(M), tuned)
     source: Source = KeptProfile(from_ncu) if from_ncu else Measurement(counters, keep)
     on_cpu = OnCpu(cpu, seed, None if dropout is None else str(dropout))
     return verified(given, choice, source, on_cpu, hardware)[0]

@@ -23,30 +23,18 @@ from ..commands.options import (
     tiles_option,
     variant_options,
 )
-from ..errors import InputError
-from ..options import CHANCE, SEED, Kind
-from ..units import parse_count
+from ..options import CHANCE, SEED
 
 if TYPE_CHECKING:
     from .ask import OnCpu
     from .verify_run import Choice, Source
 
-MOST_PLACES = 32
 
-
-def read_places(value: str | int, option: str) -> int:
-    """A number of places in memory."""
-    places = parse_count(value, option)
-    if places > MOST_PLACES:
-        raise InputError(option, value, f"at most {MOST_PLACES}")
-    return places
-
-
-def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool, places: str | None) -> Choice:
+def choice_of(schedules: tuple[str, ...], tiles: str | None, M: str | None, tuned: bool) -> Choice:
     """The choice of kernels."""
     from .verify_run import Choice
 
-    return Choice(schedules, tiles, M, tuned, read_places(places or 1, "--places"))
+    return Choice(schedules, tiles, M, tuned)
 
 
 def on_cpu_of(cpu: bool, seed: str, dropout: str | None) -> OnCpu:
@@ -95,12 +83,6 @@ def source_of(from_ncu: str | None, keep: str | None, no_counters: bool) -> Sour
     metavar="FILE",
 )
 @text_option("--keep", "Keep the profiler's CSV here.", metavar="FILE")
-@text_option(
-    "--places",
-    "Profile each launch with its arrays at this many addresses; DRAM bytes are the mean (default: 1).",
-    metavar="COUNT",
-    kind=Kind(read_places),
-)
 @flag_option("--no-counters", "Without Nsight Compute: words, output and time only.")
 @flag_option("--cpu", "Only the run on the CPU: output, words and SRAM.")
 @text_option("--seed", "Seed of the random inputs on the CPU.", "0", metavar="COUNT", kind=SEED)

@@ -88,8 +88,8 @@ Pickled = tuple[Callable[[JobJson], object], tuple[JobJson]]
 
 @dataclass(frozen=True)
 class ScheduleJob:
-    """A schedule with its tiles, as generated or as tuned kernels. It is profiled `places` times, each time with its
-    arrays in other memory."""
+    """A schedule with its tiles, as generated or as tuned kernels. A kept profile may have it with its arrays at
+    several addresses, `places`."""
 
     name: str
     problem: Attention
@@ -233,12 +233,11 @@ class GeneratedJob:
 
         return run_on_device(generate(*self.parts, count=True) if count else self.program, inputs)
 
-    def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
-        """A function that starts all launches; it may be called often. Each `place` puts the arrays in other memory."""
-        from .run import apart, launch_all, prepare
+    def call(self, inputs: DeviceArrays) -> Callable[[], None]:
+        """A function that starts all launches; it may be called often."""
+        from .run import launch_all, prepare
 
         arrays, tables, counts = prepare(self.program, inputs)
-        arrays = apart(arrays, place)
         return lambda: launch_all(self.program, arrays, tables, counts)
 
 
@@ -276,14 +275,13 @@ class TunedJob:
 
         return run_tuned(self.kernel, inputs, count)
 
-    def call(self, inputs: DeviceArrays, place: int = 0) -> Callable[[], None]:
+    def call(self, inputs: DeviceArrays) -> Callable[[], None]:
         """A function that starts all launches, as for `GeneratedJob`."""
         from . import device
-        from .run import apart
         from .tuned.launch import COUNTERS, launches, tuned_arrays
 
         counts = device.cupy().zeros(len(COUNTERS), "uint64")
-        ready = launches(self.kernel, apart(tuned_arrays(self.kernel, inputs), place), counts)
+        ready = launches(self.kernel, tuned_arrays(self.kernel, inputs), counts)
 
         def start() -> None:
             for launch in ready:

@@ -10,8 +10,6 @@ from . import device
 from .arrays import DeviceArray, DeviceArrays, DeviceTables, WordCounts
 from .cuda.program import HbmArray, Program
 
-MIB = 2**20
-
 
 def make_arrays(program: Program, inputs: Mapping[str, object]) -> DeviceArrays:
     """Device arrays of all tensors of a program, of shape (instances, *axes).
@@ -57,18 +55,6 @@ def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArray
     xp = device.cupy()
     tables = {name: xp.asarray(words) for name, words in program.tables.items()}
     return make_arrays(program, inputs), tables, xp.zeros(max(1, len(program.counters)), np.uint64)
-
-
-def apart(arrays: DeviceArrays, place: int) -> DeviceArrays:
-    """The arrays, copied to other memory unless `place` is 0. Before each copy lies an unused piece of memory, whose
-    size depends on the place."""
-    if not place:
-        return arrays
-    xp, between, found = device.cupy(), [], DeviceArrays()
-    for number, (name, array) in enumerate(arrays.items()):
-        between.append(xp.empty((1 + (5 * number + 3 * place) % 11) * MIB, np.uint8))
-        found[name] = array.copy()
-    return found
 
 
 def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:

@@ -8,11 +8,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
-from ..answer import Answer, Piece, Pieces, Row, Table, columns_of
+from ..answer import Answer, Pieces, Row, Table
 from ..core.tiling import Tiling, parse_tiles
 from ..counting.count import default_schedules
 from ..counting.given import Given, several
@@ -43,7 +42,6 @@ class Choice:
     tiles: str | None = None
     M: str | None = None
     tuned: bool = False
-    places: int = 1
 
     @property
     def sweeps(self) -> bool:
@@ -89,25 +87,13 @@ class Request:
     M_bytes: int | None = None
 
 
-class Slope(TypedDict):
-    """The growth of a schedule's SM bytes with M: slopes on log axes, and the constant c in c N^2 d^2 / M words."""
-
-    schedule: str
-    points: int
-    slope_simulated: float | None
-    constant_simulated: float | None
-    slope_measured: float | None
-    constant_measured: float | None
-
-
 @dataclass(frozen=True, repr=False)
 class Verdicts(Answer):
-    """The answer: a verdict for each job. A sweep over M has slopes as well, anything else a summary."""
+    """The answer: a verdict for each job, and a summary but for a sweep over M."""
 
     rows: Sequence[Verdict]
     hardware: str | None = None
     agreement: Summary | None = None
-    slopes: list[Slope] | None = None
 
     @property
     def ok(self) -> bool:
@@ -119,15 +105,10 @@ class Verdicts(Answer):
 
     def pieces(self) -> Pieces:
         wrong = [f"{row['schedule']}: {row['faults']}" for row in self.rows if not row["ok"]]
-        lines: list[Piece] = [self.table(), "", *wrong]
-        if self.slopes is not None:
-            slopes = Table(columns_of(Slope), self.slopes)
-            return [*lines, "bytes between SM and L2 against M, on log axes:", "", slopes]
-        return [*lines, self.summary()]
+        return [self.table(), "", *wrong, *([self.summary()] if self.agreement else [])]
 
     def to_dict(self) -> Row:
-        more: Row = {"summary": self.agreement, "hardware": self.hardware}
-        return {"rows": self.rows, "ok": self.ok, **(more if self.slopes is None else {"slopes": self.slopes})}
+        return {"rows": self.rows, "ok": self.ok, "summary": self.agreement, "hardware": self.hardware}
 
     def summary(self) -> str:
         return in_words(self.agreement) if self.agreement else ""
@@ -161,7 +142,7 @@ def run_request(request: Request, tell: Callable[[str], None] = lambda text: Non
     if not request.sweep_bytes:
         return Verdicts(rows, request.hardware.name if request.hardware else None, summary(rows))
     swept: list[SweepVerdict] = [{"M_bytes": size, **row} for size, row in zip(request.sweep_bytes, rows, strict=True)]
-    return Verdicts(swept, slopes=slopes(swept, request.problem))
+    return Verdicts(swept)
 
 
 # ---------------------------------------------------------------- which jobs, on which hardware
@@ -185,7 +166,7 @@ def plan(problem: Attention, choice: Choice) -> tuple[list[ScheduleJob], list[in
 
 def job_of(schedule: Schedule, problem: Attention, tiling: Tiling, choice: Choice) -> ScheduleJob:
     """The run of a schedule with these tiles."""
-    return ScheduleJob(schedule.name, problem, tiling, choice.tuned, choice.places)
+    return ScheduleJob(schedule.name, problem, tiling, choice.tuned)
 
 
 def plan_sweep(problem: Attention, choice: Choice, chosen: list[Schedule]) -> tuple[list[ScheduleJob], list[int]]:
@@ -300,41 +281,3 @@ def replay(jobs: Sequence[ScheduleJob], profile: counters.Profile, where: str) -
         kernels = [known[key_of(job)] for job in jobs]
     notes = {key_of(job_from_json(note["job"])): note for note in profile.notes if "job" in note and "words" in note}
     return [Evidence(job, notes.get(key_of(job), {}), found) for job, found in zip(jobs, kernels, strict=True)]
-
-
-# ---------------------------------------------------------------- slopes of a sweep over M
-
-
-def slopes(rows: Sequence[SweepVerdict], problem: Attention) -> list[Slope]:
-    """A row for each schedule. The slope in theory is -1. Constants are geometric means over the sweep."""
-    found: list[Slope] = []
-    for name in dict.fromkeys(row["schedule"] for row in rows):
-        mine = [row for row in rows if row["schedule"] == name]
-        by_model = [(row["M_bytes"], row["sm_read_bytes"] + row["sm_write_bytes"]) for row in mine]
-        counted = [(row["M_bytes"], row["hw_read_bytes"], row["hw_write_bytes"] or 0) for row in mine]
-        by_hardware = [(size, read + written) for size, read, written in counted if read]
-        simulated, measured = _fit(by_model, problem), _fit(by_hardware, problem)
-        found.append(
-            {
-                "schedule": name,
-                "points": len(mine),
-                "slope_simulated": simulated[0],
-                "constant_simulated": simulated[1],
-                "slope_measured": measured[0],
-                "constant_measured": measured[1],
-            }
-        )
-    return found
-
-
-def _fit(points: Sequence[tuple[int, float]], problem: Attention) -> tuple[float | None, float | None]:
-    """(slope, constant) of points (M, bytes) on log axes; None for fewer than two M."""
-    if len({size for size, _ in points}) < 2:
-        return None, None
-    x, y = [log(size) for size, _ in points], [log(total) for _, total in points]
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    slope = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True)) / sum((a - mean_x) ** 2 for a in x)
-    # bytes / (N Nk d^2 / M_words x bytes of a word x heads), with M_words = M / bytes of a word
-    order = problem.N * problem.Nk * problem.d**2 * problem.word_bytes**2 * problem.instances
-    constant = exp(sum(b + a - log(order) for a, b in zip(x, y, strict=True)) / len(x))
-    return round(slope, 4), round(constant, 4)

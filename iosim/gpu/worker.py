@@ -20,7 +20,7 @@ from ..errors import IosimError
 from ..schedules import find
 from . import device, flex
 from .jobs import FLEX, TORCH, Job, Note, ScheduleJob, TorchJob, job_from_json, runner
-from .ncu.counters import ELSEWHERE, MARKERS
+from .ncu.counters import MARKERS
 from .outputs import inputs_of, output_errors
 
 REPEATS = 10
@@ -60,26 +60,24 @@ def device_lives() -> bool:
 
 
 def profile_job(job: Job) -> Note:
-    """Launch a job once in each of its places, each time after a marker. Compilation and warm-up are not profiled."""
-    for place in range(job.places):
-        try:
-            launch = starter_of(job, place)
-            launch()
-        except Exception as error:  # one job's failure is its own row, whatever it was
-            if not place:
-                profiled(_nothing)
-            return {"failed": one_line(error)}
-        profiled(launch, ELSEWHERE if place else MARKERS[0])
-        launch = _nothing  # gives its memory back
-        device.cupy().get_default_memory_pool().free_all_blocks()
+    """Launch a job once, after a marker. Compilation and warm-up are not profiled."""
+    try:
+        launch = starter_of(job)
+        launch()
+    except Exception as error:  # one job's failure is its own row, whatever it was
+        profiled(_nothing)
+        return {"failed": one_line(error)}
+    profiled(launch)
+    launch = _nothing  # gives its memory back
+    device.cupy().get_default_memory_pool().free_all_blocks()
     return {}
 
 
-def profiled(launch: Start, name: str = MARKERS[0]) -> None:
+def profiled(launch: Start) -> None:
     """Launch under the profiler, after a marker."""
     xp = device.cupy()
     xp.cuda.Device().synchronize()
-    marker = xp.RawKernel(f'extern "C" __global__ void {name}() {{}}', name)
+    marker = xp.RawKernel(f'extern "C" __global__ void {MARKERS[0]}() {{}}', MARKERS[0])
     marker((1,), (1,), ())
     xp.cuda.Device().synchronize()
     xp.cuda.runtime.profilerStart()
@@ -92,9 +90,9 @@ def profiled(launch: Start, name: str = MARKERS[0]) -> None:
 def _nothing() -> None: ...
 
 
-def starter_of(job: Job, place: int = 0) -> Start:
+def starter_of(job: Job) -> Start:
     """The launches of a job, ready to be started."""
-    return torch_call(job) if isinstance(job, TorchJob) else runner(job).call(inputs_of(job), place)
+    return torch_call(job) if isinstance(job, TorchJob) else runner(job).call(inputs_of(job))
 
 
 def torch_call(job: TorchJob) -> Start:

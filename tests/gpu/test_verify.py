@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from math import log
 
 import pytest
 from gpu_here import has_gpu
@@ -309,7 +308,7 @@ def test_the_m_of_the_command_line_is_that_of_the_floor(monkeypatch, ask):
 
 
 def test_sweep_m(monkeypatch, ask, iosim):
-    """The verdict of a sweep on counters that equal the simulation: slopes are equal, near -1."""
+    """The verdict of a sweep on counters that equal the simulation."""
     measured(monkeypatch)
     sweep = [
         "verify",
@@ -326,21 +325,9 @@ def test_sweep_m(monkeypatch, ask, iosim):
     ]
     monkeypatch.setattr(verify_run, "verify", lambda item, hardware: verify(item, None))
     answer = ask(*sweep)
-    (slope,) = answer["slopes"]
     assert [row["M_bytes"] for row in answer["rows"]] == [32 << 10, 64 << 10, 128 << 10]
-    assert slope["slope_simulated"] == slope["slope_measured"] and -1.3 < slope["slope_measured"] < -0.8
-    assert 2 < slope["constant_measured"] < 12
-    assert "slope_measured" in iosim(*sweep).stdout.splitlines()[-3]
-
-
-def test_slope_and_constant_by_hand():
-    """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
-    p = Attention(1024, 64, dtype="fp32")
-    points = [(m, 3 * 1024**2 * 64**2 * 16 // m) for m in (16384, 32768, 65536)]
-    assert verify_run._fit(points, p) == (-1.0, 3.0)
-    assert verify_run._fit(points[:1], p) == (None, None)
-    steep = [(m, m**-2 * 1e15) for m in (2.0, 4.0, 8.0)]
-    assert verify_run._fit(steep, p)[0] == pytest.approx(-2) and log(2) > 0
+    assert all(row["hw_read_bytes"] == row["sm_read_bytes"] for row in answer["rows"]) and "summary" in answer
+    assert iosim(*sweep).stdout.splitlines()[0].startswith("schedule")
 
 
 # ---------------------------------------------------------------- jobs

@@ -11,7 +11,7 @@ from iosim.core.problem import Attention
 from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
 from iosim.counting.roundings import roundings
-from iosim.gpu import outputs, run, worker
+from iosim.gpu import outputs, worker
 from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.moved import moved
 from iosim.gpu.ncu import run as ncu
@@ -81,13 +81,13 @@ class Fake:
         o = o * self.slope
         return {"O": o.astype(np.float32)}, moved(find("flash2"), self.p, Tiling(16, 16)).tensors if count else {}
 
-    def call(self, inputs, place=0):
-        if place >= self.room:
+    def call(self, inputs):
+        if self.full:
             raise MemoryError("full")
-        return lambda: Fake.placed.append(place)
+        return lambda: Fake.started.append(self.job)
 
-    placed = []  # noqa: RUF012
-    room = 99  # places
+    started = []  # noqa: RUF012
+    full = False
 
 
 @pytest.fixture
@@ -111,22 +111,20 @@ def test_the_worker_measures(no_gpu, mask, monkeypatch):
     assert note["error"] > note["allowed_error"]
 
 
-@pytest.mark.parametrize(
-    "room, names", [(99, ["iosim_marker", *["iosim_elsewhere"] * 2]), (1, ["iosim_marker"]), (0, ["iosim_marker"])]
-)
-def test_a_job_with_places_is_launched_in_each(no_gpu, monkeypatch, room, names):
-    """Once to warm up and once after its marker; it ends where no memory is left."""
+@pytest.mark.parametrize("full", [False, True])
+def test_a_job_is_launched_after_its_marker(no_gpu, monkeypatch, full):
+    """Once to warm up and once under the profiler; without memory its marker stands alone."""
     seen, pool = [], SimpleNamespace(free_all_blocks=lambda: None)
     monkeypatch.setattr(
         worker.device, "cupy", lambda: SimpleNamespace(**vars(np), get_default_memory_pool=lambda: pool)
     )
     monkeypatch.setattr(worker, "inputs_of", lambda job: None)
-    monkeypatch.setattr(worker, "profiled", lambda launch, name="iosim_marker": (seen.append(name), launch()))
-    monkeypatch.setattr(Fake, "placed", [])
-    monkeypatch.setattr(Fake, "room", room)
-    note = worker.profile_job(ScheduleJob("flash2", SMALL, Tiling(16, 16), places=3))
-    assert seen == names and Fake.placed == [place for place in range(min(room, 3)) for _ in range(2)]
-    assert note == ({} if room == 99 else {"failed": "MemoryError: full"})
+    monkeypatch.setattr(worker, "profiled", lambda launch: (seen.append("marker"), launch()))
+    monkeypatch.setattr(Fake, "started", [])
+    monkeypatch.setattr(Fake, "full", full)
+    note = worker.profile_job(job := ScheduleJob("flash2", SMALL, Tiling(16, 16)))
+    assert seen == ["marker"] and Fake.started == ([] if full else [job, job])
+    assert note == ({"failed": "MemoryError: full"} if full else {})
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])
@@ -154,16 +152,6 @@ def roundings_of(x, kind):
     """float32 that holds the values of a narrower type."""
     found = x.astype(np.float32)
     return {"fp16": half, "bf16": to_bf16}.get(kind, lambda x: x)(found)
-
-
-def test_arrays_apart_hold_the_same_in_other_memory(monkeypatch):
-    monkeypatch.setattr(run.device, "cupy", lambda: np)
-    arrays = {"Q": np.arange(6.0), "K": np.ones(3)}
-    assert run.apart(arrays, 0) is arrays
-    for place in (1, 2):
-        found = run.apart(arrays, place)
-        assert list(found) == ["Q", "K"] and all(np.array_equal(found[name], arrays[name]) for name in arrays)
-        assert not any(np.shares_memory(found[name], arrays[name]) for name in arrays)
 
 
 def test_what_is_allowed_is_twice_the_baseline_and_what_float32_sums_differ_by():

@@ -120,7 +120,6 @@ POOLS = {
     "--model": ([str(TESTS / "data"), str(TESTS / "data" / "config.json")], [*BAD_PATHS, __file__]),
     "--layers": (["1", "80"], BAD_NUMBERS),
     "--splits": (["1", "3", "100"], BAD_NUMBERS),
-    "--places": (["1", "4"], ["0", "33", "x", ""]),
     "--page-size": (["1", "3", "100"], BAD_NUMBERS),
     "--top-k": (["1", "2", "16"], BAD_NUMBERS),
     "--key-block": (["1", "4", "64"], BAD_NUMBERS),

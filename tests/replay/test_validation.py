@@ -551,3 +551,15 @@ def test_batches_on_a_gpu_were_equal_to_the_byte():
     for row in rows:
         beside = int(row["measured_bytes"]) - int(row["schedule_bytes"])
         assert row["equal"] == "True" and beside == 512 * int(row["grid_blocks"])
+
+
+def test_slope_and_constant_by_hand():
+    """bytes = 3 N^2 d^2 / M: slope -1, constant 3 (words of 4 bytes: M / 4 words, and 4 bytes a word)."""
+    from validation.measure import fit
+
+    p = Attention(1024, 64, dtype="fp32")
+    points = [(m, 3 * 1024**2 * 64**2 * 16 // m) for m in (16384, 32768, 65536)]
+    assert fit(points, p) == (-1.0, 3.0)
+    assert fit(points[:1], p) == (None, None)
+    steep = [(m, m**-2 * 1e15) for m in (2.0, 4.0, 8.0)]
+    assert fit(steep, p)[0] == pytest.approx(-2)
