@@ -15,6 +15,7 @@ _WHERE = {
     "tune": "tuning.least",
     "curve": "tuning.least",
     "least_M": "tuning.inverse",
+    "ring": "tuning.ring",
     "bounds": "tuning.proven",
     "over_N": "tuning.over_N",
     "floor": "counting.floors",

@@ -60,4 +60,5 @@ from .tuning.over_N import OverN as OverN
 from .tuning.over_N import over_N as over_N
 from .tuning.proven import Bounds as Bounds
 from .tuning.proven import bounds as bounds
+from .tuning.ring import ring as ring
 from .version import __version__ as __version__

@@ -31,6 +31,8 @@ class Way(NamedTuple):
     """The floor after `can move`: `less than 162 MiB`, or `fewer than 9 words`."""
     shown: str = ""
     """The cost for people; without it, the cost as bytes."""
+    none: str = ""
+    """The class of the floor, as the subject of its sentence; without it, every exact algorithm, of its class."""
 
 
 def best_of(ways: Iterable[Way]) -> Way | None:
@@ -68,7 +70,7 @@ def lead(way: Way, verb: str = "move", memory: int | None = None) -> str:
     """What a way costs beside the floor: `flash2 196x1 moves 172 MiB; no exact algorithm of its class can move less
     than 162 MiB: 6 % above.`"""
     text, share = f"{way.name} {verb}s {way.shown or about(way.cost)}", way.over_floor
-    which = "no exact algorithm" if memory is None else "no exact algorithm of its class"
+    which = way.none or ("no exact algorithm" if memory is None else "no exact algorithm of its class")
     if share is None:
         return text + "."
     if share == 1:

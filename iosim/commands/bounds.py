@@ -5,7 +5,16 @@ from __future__ import annotations
 from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import D, N, named_command
-from .options import PLACES, chip_options, flag_option, memory_options, outputs, problem_asked, problem_options
+from .options import (
+    PLACES,
+    chip_options,
+    flag_option,
+    memory_options,
+    outputs,
+    problem_asked,
+    problem_options,
+    state_options,
+)
 
 EVERY = "bounds hold for every schedule: leave it out, or give --backward for those of the backward pass"
 INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
@@ -17,6 +26,7 @@ INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
 )
 @problem_options
 @memory_options
+@state_options
 @chip_options
 @flag_option("--backward", "Bounds of the backward pass, which computes dQ, dK and dV.", also=("bwd",))
 @outputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from shlex import quote
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -139,8 +139,8 @@ class Command(click.Command):
         return [*own, *(row_option(row) for row in self.declared(ctx)), load_option, help_all_option, help_option]
 
     @property
-    def takes_declared(self) -> bool:
-        """Whether it has the options that schedules declare."""
+    def takes_declared(self) -> bool | tuple[str, ...]:
+        """Whether it has the options that schedules declare, or the names of those that it has."""
         return getattr(self.callback, "takes_declared", False)
 
     def declared(self, ctx: click.Context) -> list[Row]:
@@ -150,8 +150,8 @@ class Command(click.Command):
             return []
         named = ctx.meta.get(NAMED)
         if named is None:
-            return list(all_declared())
-        return [row for name in named if (row := declared(name))]
+            return list(declared_of(self))
+        return [row for name in named if (row := declared(name)) and is_taken(row, self.takes_declared)]
 
     def options_of(self, ctx: click.Context) -> list[Option]:
         """The options, without --help."""
@@ -427,9 +427,20 @@ def spellings(command: click.Command) -> dict[str, str]:
     """{spelling: option} of all options of a command, without those that it only has for --what. The names that options
     have in other programs are spellings too."""
     own = [option for option in command.params if isinstance(option, Option) and option.heading != OF_WHAT]
-    own += map(row_option, all_declared() if getattr(command, "takes_declared", False) else ())
+    own += map(row_option, declared_of(command))
     also = {spelled(name): option.flag for option in own for name in option.also}
     return also | {spelled(option.flag): option.flag for option in own}
+
+
+def declared_of(command: object) -> Iterator[Row]:
+    """The options of schedules that a command takes."""
+    taken = getattr(command, "takes_declared", False)
+    return (row for row in all_declared() if is_taken(row, taken)) if taken else iter(())
+
+
+def is_taken(row: Row, taken: bool | tuple[str, ...]) -> bool:
+    """Whether a command takes an option of schedules: all, or those that it names."""
+    return taken is True or (isinstance(taken, tuple) and row.name in taken)
 
 
 def lower_first(text: str) -> str:

@@ -358,6 +358,25 @@ def variants_without(*names: str) -> Decorator:
     return apply
 
 
+OF_STATE = (
+    "rule",
+    "key_heads",
+    "initial_state",
+    "final_state",
+    "state_dtype",
+    "normalise",
+    "features",
+    "padding",
+    "chunk",
+)
+
+
+def state_options(function: Function) -> Function:
+    """The options of a problem with a state, of a command without the options of schedules."""
+    function.__dict__["takes_declared"] = OF_STATE
+    return function
+
+
 model_option = text_option(
     "--model",
     "A model's config.json of Hugging Face's form: its heads, head dimension, layers and window, where not given.",

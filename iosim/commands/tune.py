@@ -47,6 +47,7 @@ LEAST_BLOCKS = (
 OVER = "M (default): --curve goes over every M. N: over every N of the axis --N at one M, for the schedules named."
 EVERY = "Show every row: also of schedules that another one dominates, and with --curve every M."
 AT_MOST = "Find the least M at which at most so many bytes move over all heads, as 64MiB, and what is proven below it."
+DECODE = "With --rule: the best ring of rows beside the state, for decoding token by token. Needs neither --N nor --M."
 X_FLOOR = "Find the M at which the least traffic is within this factor of the floor, as 1.2."
 
 
@@ -59,6 +60,7 @@ class Way(NamedTuple):
     at_most: str | None
     x_floor: str | None
     every: bool
+    decode: bool
 
     @property
     def goals(self) -> Fields:
@@ -68,7 +70,7 @@ class Way(NamedTuple):
 
 @named_command(
     "tune",
-    needs=(Need("N", ("over",)), D, Need("M", ("hardware", "curve", "over", *GOALS))),
+    needs=(Need("N", ("over", "decode")), D, Need("M", ("hardware", "curve", "over", "decode", *GOALS))),
     instead=INSTEAD,
     axes=("N", *PLACES),
     first="causal hardware curve over at_most x_floor",
@@ -84,6 +86,7 @@ class Way(NamedTuple):
 @text_option("--over", OVER, metavar="M|N", kind=Kind(one_of(*AXES)))
 @own_option("at_most", AT_MOST)
 @own_option("x_floor", X_FLOOR)
+@flag_option("--decode", DECODE)
 @flag_option("--all", EVERY, ANSWER, "every")
 @outputs
 @gathered(way=Way)
@@ -97,6 +100,9 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     with --over N, at which N of an axis --N. With --at-most or --x-floor the answer is an M. --hardware is then a GPU
     whose SRAM is compared with that M.
 
+    With --rule and --decode, as in iosim tune --rule gdn --decode --d 128, the answer is a ring: how many rows (k, u)
+    of tokens to keep beside a state before it is written.
+
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """
     from ..tuning import least as tune
@@ -104,6 +110,9 @@ def command(asked: Asked, way: Way, output: Output) -> None:
 
     if way.over not in (None, *AXES):
         raise InputError("--over", way.over, " or ".join(AXES))
+    if way.decode:
+        show_ring(asked, way, output)
+        return
     if way.over == "N":
         show_over_N(asked, way, output)
         return
@@ -136,6 +145,18 @@ def show_least_M(way: Way, choice: Choice, fields: Fields, output: Output) -> No
     fields |= {"paper_model": choice.paper_model}
     found = [replace(least_M(**chip, **way.goals, **fields), every=way.every) for chip in chips]
     answer_all([(chip if len(names) > 1 else {}, one) for chip, one in zip(chips, found, strict=True)], output)
+
+
+def show_ring(asked: Asked, way: Way, output: Output) -> None:
+    """Write the best ring of a rule."""
+    from ..tuning.ring import ring
+
+    given = {flag_of(name): value for name, value in way._asdict().items() if name not in ("decode", "every") and value}
+    given |= {flag_of(name): value for name, value in asked.choice._asdict().items() if value not in (None, (), False)}
+    for option, value in given.items():
+        raise InputError(option, value, "nothing with --decode", "a ring is the same for every M: leave it out")
+    fields = counts(asked.given, required=("d",))
+    answer_all([({}, ring(**{name: value for name, value in fields.items() if name not in ("N", "Nk")}))], output)
 
 
 def show_over_N(asked: Asked, way: Way, output: Output) -> None:

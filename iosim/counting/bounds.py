@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..answer import Column, Columns, Row, Table, in_order
 from ..core.problem import DENSE, Attention
@@ -136,7 +136,9 @@ def order_words(p: Attention[Size], M_words: Size | float) -> float | NDArray[np
 def bounds(p: Attention, M_bytes: int | None, attainable: int | None = None, family: str = "attention") -> list[Bound]:
     """The bounds that are known for a family of schedules. `attainable` is the least traffic of what was
     counted."""
-    on_chip = None if M_bytes is None else int(p.on_chip_words(M_bytes))
+    on_chip = (
+        None if M_bytes is None else held_words(p, M_bytes) if family == "state" else int(p.on_chip_words(M_bytes))
+    )
     found = BOUNDS_BY_FAMILY.get(family, attention_bounds)(p, on_chip, attainable)
     if family not in FLOORS:
         return found
@@ -175,12 +177,18 @@ def reached_by(p: Attention, form: str) -> str:
     return text if p.mask is DENSE or "without a mask" not in text else "no schedule is known to reach it under a mask"
 
 
-def floor_of(p: Attention, M_bytes: int | None, family: str) -> int | None:
-    """The floor of a family in words; None if there is none, as under a mask of tiles."""
+def floor_of(p: Attention, M_bytes: int | None, family: str, chunk: int | None = None) -> int | None:
+    """The floor of a family in words; None if there is none, as under a mask of tiles. With a state it is that of
+    algorithms with chunks of so many tokens."""
+    held = None if M_bytes is None else held_words(p, M_bytes)
+    if family == "state":
+        from .state_bounds import state_floor
+
+        return state_floor(p, held, chunk).words
     if family not in FLOORS:
         return None
     try:
-        found = FLOORS[family](p, None if M_bytes is None else held_words(p, M_bytes))
+        found = FLOORS[family](p, held)
     except InputError:
         return None
     return found.words or None
@@ -286,17 +294,16 @@ def softmax_bounds(p: Attention, M_words: int | None, attainable: int | None) ->
 
 
 def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
-    """The bounds of attention with a state. If the state fits on chip, each input need be read only once."""
-    from ..schedules.state import FINAL_STATE, INITIAL_STATE, NORMALISE, beta_words, decay_words, length
-    from .state_floors import StateProblem, compulsory_words
+    """The floors of attention with a state, each with its class, for an SRAM of `M_words` of the narrowest type."""
+    from . import state_bounds as of_state
 
-    given, asked, normaliser = (bool(p[option]) for option in (INITIAL_STATE, FINAL_STATE, NORMALISE))
-    n, decays = cast("int", length(p)), cast("int", decay_words(p))
-    one = StateProblem(n, p.d, p.dv, decays, beta_words(p), given, asked, normaliser)
-    words = p.instances * sum(compulsory_words(one))
+    names = {"K": "state: compulsory"}
     return [
-        Bound("state: compulsory", words, "floor", "q, k, v and gates read once, O written once",
-              "no exact algorithm moves fewer words", True),
+        *(
+            Bound(names.get(f.name, f"state: {f.name}"), f.words, f.of_class, of_state.DOCS, f.condition, f.holds,
+                  form=f.name, of_class=f.of_class)
+            for f in of_state.statements(p, M_words)
+        ),
         counted("state: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 
@@ -376,12 +383,14 @@ def answer_of_bounds(bounds: Sequence[Bound]) -> str:
     """The sentence of a list of bounds: the floor of each family, and how far the best known is from it."""
     known = {bound.name: bound for bound in bounds}
     floors = [bound for bound in bounds if bound.name.endswith("floor")]
+    if "state: compulsory" in known:
+        floors = [max((b for b in bounds if b.form in ("K", "S") and b.valid), key=lambda b: b.words or 0)]
     return " ".join(answer_of_floor(bound, known) for bound in floors)
 
 
 def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     """The sentence about one floor."""
-    prefix = floor.name.removesuffix("floor")
+    prefix = "state: " if floor.name.startswith("state: ") else floor.name.removesuffix("floor")
     if floor.words is None:
         return f"No floor is known here: {floor.condition}."
     best = known.get(f"{prefix}attainable")
@@ -398,6 +407,8 @@ def no_algorithm(floor: Bound) -> str:
     """The subject of the sentence about a floor. Compulsory words are the floor of every exact algorithm that has the
     inputs alone."""
     gradients = floor.name.startswith("backward")
+    if floor.name.startswith("state: "):
+        return f"{floor.of_class[0].upper()}{floor.of_class[1:]}"
     if floor.form == "compulsory":
         return no_exact(gradients)
     return none_of_class(gradients)
@@ -416,7 +427,8 @@ def none_of_class(gradients: bool) -> str:
 def binding(floor: Bound) -> str:
     """The form that binds, with its segments and lambda, in parentheses after a space."""
     if floor.segments is None:
-        return " (compulsory)" if floor.form else ""
+        named = floor.form if floor.name.startswith("state: ") else "compulsory"
+        return f" ({named})" if floor.form else ""
     lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
     return f" (form {floor.form}, {floor.segments:,} segment{'s' * (floor.segments > 1)}{lam})"
 

@@ -50,7 +50,7 @@ def kind_of(text: str, where: str) -> LayerKind:
             allowed = "sizes of a layer with a state" if match[2] == ATTENTION else ", ".join(SIZES)
             raise InputError(where, name, allowed, suggestion(name, SIZES))
     if match[2] != ATTENTION:
-        rule_of(match[2], WHERE)
+        rule_of(match[2], WHERE, ATTENTION)
     return LayerKind(match[2], parse_count(match[1] or match[4] or "1", where), sizes)
 
 

@@ -19,6 +19,7 @@ Answer = TypeVar("Answer")
 FUNCTIONS = {
     "curve": "iosim.curve",
     "over": "iosim.over_N",
+    "decode": "iosim.ring",
     **dict.fromkeys(("at_most", "x_floor"), "iosim.least_M"),
 }
 """{option of `iosim tune`: its function}, for those that are no keywords of `iosim.tune`."""

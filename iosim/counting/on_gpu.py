@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ..schedules import SCHEDULES
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
 from ..units import microseconds
 from ..verdict import NEAR, about, joined, times
 from .columns import flags
 from .result import Labelled, Result, tile_sizes
+from .state_bounds import DOCS as FLOORS_OF_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,6 +55,8 @@ def lead_on_gpu(best: Result, chip: Hardware) -> str:
     """The sentence that leads: the least time, what binds, the bytes, and their floor."""
     takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
     floors = beside_floors(best.ratio_to_floor, best.ratio_to_full_card, chip)
+    if SCHEDULES[best.schedule].family == "state" and best.ratio_to_floor:
+        floors = f", {times(best.ratio_to_floor, 1)} times what each algorithm of its class moves ({FLOORS_OF_STATE})"
     return f"{takes}; it moves {about(best.total_bytes or 0)}{floors}."
 
 

@@ -142,7 +142,7 @@ def run(
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     adds = sum(counted["tensors"][name]["reads"] for name in schedule.adds if name in counted["tensors"])
     once = counted["total"] - adds
-    least = None if fits is False else floor_of(problem, room, schedule.family)
+    least = None if fits is False else floor_of(problem, room, schedule.family, tiling.rows_q)
     found = Result(
         schedule=schedule.name,
         tiling=label,
@@ -165,7 +165,9 @@ def run(
     from ..timing.bound import time_at_least
     from .full_card import full_card_floor
 
-    full = None if fits is False else full_card_floor(problem, M_bytes, chip, schedule.name)
+    full = (
+        least if fits is False or schedule.family == "state" else full_card_floor(problem, M_bytes, chip, schedule.name)
+    )
     return with_time(found, time_at_least(schedule, packed, tiling, chip), full)
 
 

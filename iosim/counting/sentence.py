@@ -12,6 +12,7 @@ from ..verdict import Way, about, best_of, joined, times, verdict
 from ..verdict import above as above
 from .bounds import floor_of
 from .columns import flags
+from .floors import held_words
 from .result import Answered, Result, tile_sizes
 
 if TYPE_CHECKING:
@@ -98,10 +99,20 @@ def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
     moved, words, share = result.total_bytes or 0, result.total or 0, result.ratio_to_floor
     name = result.schedule + tile_sizes(result) + flags(vars(result).get("options") or {})
     one_width = moved == words * problem.word_bytes and problem.cache_dtype == problem.dtype
-    least = floor_of(problem, room_of(result, M_bytes), SCHEDULES[result.schedule].family) or 0 if share else 0
+    family, held = SCHEDULES[result.schedule].family, room_of(result, M_bytes)
+    least = floor_of(problem, held, family, result.Br) or 0 if share else 0
     floor = f"less than {about(least * problem.word_bytes)}" if one_width else f"fewer than {least:,} words"
     shown = "" if one_width or share is None else f"{words:,} words ({about(moved)})"
-    return Way(name, moved, result.fits, result.smem_peak_bytes or result.sram_peak_bytes or 0, share, floor, shown)
+    room = result.smem_peak_bytes or result.sram_peak_bytes or 0
+    none = class_of(problem, held, result) if share and family == "state" else ""
+    return Way(name, moved, result.fits, room, share, floor, shown, none)
+
+
+def class_of(problem: Attention, M_bytes: int | None, result: Result) -> str:
+    """The class of the floor of a schedule with a state."""
+    from .state_bounds import state_floor
+
+    return state_floor(problem, None if M_bytes is None else held_words(problem, M_bytes), result.Br).of_class
 
 
 def room_of(result: Result, M_bytes: int | None) -> int | None:

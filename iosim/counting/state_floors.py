@@ -40,16 +40,18 @@ class StateProblem(NamedTuple):
     """Whether S_N is asked for."""
     normaliser: bool = False
     """Whether outputs are divided by q . z with z the sum of keys, which are d words of state more."""
+    rows: int = 0
+    """Words of phi(k), the rows of a state; d if 0."""
 
     @property
     def state(self) -> int:
         """The words of S."""
-        return self.d * self.dv
+        return (self.rows or self.d) * self.dv
 
     @property
     def stored(self) -> int:
         """The words of a state in slow memory, with z."""
-        return self.state + self.d * self.normaliser
+        return self.state + (self.rows or self.d) * self.normaliser
 
     @property
     def gates(self) -> int:
@@ -67,7 +69,7 @@ def compulsory_words(p: StateProblem) -> tuple[int, int]:
     queries, keys = p.N, p.N
     if p.normaliser and not p.initial:  # o_1 is v_1
         queries, keys = p.N - 1, p.N if p.N > 1 or p.final else 0
-    if p.normaliser and p.d == 1:
+    if p.normaliser and (p.rows or p.d) == 1:
         queries = 0  # q cancels
     reads = p.d * (queries + keys) + p.N * p.dv + p.gates + p.initial * p.stored
     return reads, p.N * p.dv + p.final * p.stored

@@ -3,50 +3,40 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..errors import InputError, suggestion
+from ..schedules.state import (
+    BY_NAME,
+    FINAL_STATE,
+    INITIAL_STATE,
+    NORMALISE,
+    Rule,
+    key_heads,
+    key_words,
+    length,
+    state_type,
+)
+from ..schedules.state import rule_of as rule_of_problem
+from ..units import dtype_bytes
 from .state_floors import StateProblem, best_ring, step_reads
+
+if TYPE_CHECKING:
+    from ..core.problem import Attention
 
 GATE_BYTES = 4  # decays are logarithms in fp32
 
 
-class Rule(NamedTuple):
-    """What S_(t-1) becomes before k_t u_t^T is added."""
-
-    decay: str
-    """`none`, `fixed` (a number of the head), `scalar` (a number of the token) or `diagonal` (one for each row)."""
-    delta: bool
-    """Whether u_t is v_t less what the state holds for k_t, times b_t."""
-
-    def decays(self, d: int) -> int:
-        """Words of decay a token and value head."""
-        return {"scalar": 1, "diagonal": d}.get(self.decay, 0)
-
-    @property
-    def transition(self) -> str:
-        """What the product of A_t over a run of tokens is, for `one_round_words`."""
-        return "matrix" if self.delta else {"none": "none", "diagonal": "diagonal"}.get(self.decay, "scalar")
+def rule_of(name: str, where: str = "--rule", *more: str) -> Rule:
+    """The rule of a name. Raises InputError for any other; `more` are further names that it allows."""
+    if name not in BY_NAME:
+        raise InputError(where, name, ", ".join([*more, *BY_NAME]), suggestion(name, [*more, *BY_NAME]))
+    return BY_NAME[name]
 
 
-RULES = {
-    "linear": Rule("none", False),
-    "retnet": Rule("fixed", False),
-    "scalar": Rule("scalar", False),
-    "diagonal": Rule("diagonal", False),
-    "delta": Rule("none", True),
-    "delta-scalar": Rule("scalar", True),
-    "delta-diagonal": Rule("diagonal", True),
-}
-KNOWN_AS = {"mamba2": "scalar", "gla": "diagonal", "deltanet": "delta", "gdn": "delta-scalar", "kda": "delta-diagonal"}
-
-
-def rule_of(name: str, where: str = "--rule") -> Rule:
-    """The rule of a name, also one that people type. Raises InputError for any other."""
-    names = [*RULES, *KNOWN_AS]
-    if name not in names:
-        raise InputError(where, name, ", ".join(names), suggestion(name, names))
-    return RULES[KNOWN_AS.get(name, name)]
+def transition_of(rule: Rule) -> str:
+    """What the product of A_t over a run of tokens is, for `one_round_words`."""
+    return "matrix" if rule.delta else {"fixed": "scalar"}.get(rule.decay, rule.decay)
 
 
 class StateHeads(NamedTuple):
@@ -63,9 +53,14 @@ class StateHeads(NamedTuple):
     state_word_bytes: int = 4
     """Bytes of a word of a state in HBM."""
 
+    @property
+    def decays(self) -> int:
+        """Words of decay a token and value head."""
+        return {"scalar": 1, "diagonal": self.d}.get(self.rule.decay, 0)
+
     def problem(self, N: int, initial: bool = False, final: bool = False) -> StateProblem:
         """The problem of one key head with N tokens."""
-        decays, betas = self.values * self.rule.decays(self.d), self.values * self.rule.delta
+        decays, betas = self.values * self.decays, self.values * self.rule.delta
         return StateProblem(N, self.d, self.values * self.dv, decays, betas, initial, final)
 
     @property
@@ -81,7 +76,7 @@ class StateHeads(NamedTuple):
     @property
     def decay_bytes(self) -> int:
         """The decays of a token, of a key head."""
-        return self.values * self.rule.decays(self.d) * GATE_BYTES
+        return self.values * self.decays * GATE_BYTES
 
     @property
     def own_bytes(self) -> tuple[int, int]:
@@ -114,3 +109,16 @@ class StateHeads(NamedTuple):
         """The bytes that the step of a token, counted from 1, reads at least (D1), of all heads."""
         state = step_reads(self.problem(token), token) * self.state_word_bytes
         return self.instances * (self.own_bytes[0] + state)
+
+
+def heads_of_problem(p: Attention) -> StateHeads:
+    """The heads of a problem with --rule."""
+    keys = cast("int", key_heads(p))
+    types = p.word_bytes, dtype_bytes(state_type(p))
+    return StateHeads(rule_of_problem(p), p.d, p.dv, p.heads // keys, p.batch * keys, *types)
+
+
+def problem_of(p: Attention) -> StateProblem:
+    """The problem of one key head of a problem with --rule."""
+    one = heads_of_problem(p).problem(cast("int", length(p)), bool(p[INITIAL_STATE]), bool(p[FINAL_STATE]))
+    return one._replace(normaliser=bool(p[NORMALISE]), rows=cast("int", key_words(p)))

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 FLOOR, ORDER = "floor", "N²d²/M (order only)"
 
 
-def floor_line(places: Iterable[Place], family: str, label: str = FLOOR) -> list[ChartLine]:
-    """The line of the floor of a family, where it is known; none if it never is."""
-    return line(label, "floor", floor_of, places, family)
+def floor_label(family: str) -> str:
+    """The label of the floor of a family. With a state it has two classes, which `iosim bounds` says in full."""
+    return "K or S, of their classes" if family == "state" else FLOOR
+
+
+def floor_line(places: Iterable[Place], family: str, *values: str) -> list[ChartLine]:
+    """The line of the floor of a family, where it is known; none if it never is. `values` tell it from others."""
+    return line(", ".join([floor_label(family), *values]), "floor", floor_of, places, family)
 
 
 def order_line(places: Iterable[Place], family: str) -> list[ChartLine]:

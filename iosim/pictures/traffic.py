@@ -14,7 +14,7 @@ from ..counting.sweep_axes import AXES, Sweep
 from ..drawing.asked import Asked, PictureKind, first_of, is_axis
 from ..drawing.chart import AXIS_TITLES, Chart, ChartLine, size
 from ..drawing.picture import Picture
-from ..drawing.proven import FLOOR, floor_line, order_line
+from ..drawing.proven import floor_label, floor_line, order_line
 from ..drawing.sheet import Sheet
 from ..errors import NO_PYARROW, InputError, MissingError, suggestion
 from ..units import dtype_bytes, parse_bytes
@@ -341,9 +341,11 @@ def proven_lines(rows: pd.DataFrame, x: str, family: str) -> list[ChartLine]:
     found: dict[tuple[float, ...], ChartLine] = {}  # by its words: options such as --splits leave the floor as it is
     for _, group in rows.groupby(apart, sort=False):
         values = [value_text(name, group.iloc[0][name]) for name in apart]
-        for line in floor_line(places_of(group, x), family, ", ".join([FLOOR, *values])):
+        for line in floor_line(places_of(group, x), family, *values):
             found.setdefault((*line.x, *line.y), line)
-    return [replace(line, label=FLOOR) for line in found.values()] if len(found) == 1 else [*found.values()]
+    return (
+        [replace(line, label=floor_label(family)) for line in found.values()] if len(found) == 1 else [*found.values()]
+    )
 
 
 def places_of(rows: pd.DataFrame, x: str) -> list[Place]:

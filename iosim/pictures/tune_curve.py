@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.chart import INKED, Chart, ChartLine
 from ..drawing.picture import Picture
-from ..drawing.proven import FLOOR, floor_line, order_line
+from ..drawing.proven import floor_line, order_line
 from ..drawing.sheet import Sheet
 from ..errors import InputError
 from ..tuning.curve import CurveStep, steps_at
@@ -44,10 +44,12 @@ def curve_sheet(found: Curve) -> Sheet:
         return Sheet(title, [Chart("", "M_bytes", "total", [*chosen, least])])
     (floor,) = floors
     lines = [*chosen, *order_line(places, family), floor, least]
-    words = Chart("", "M_bytes", "total", lines, shaded=(LEAST, FLOOR))
+    words = Chart("", "M_bytes", "total", lines, shaded=(LEAST, floor.label))
     ratios = [over(line, floor) for line in (*chosen, floor, least)]
     frame = {"x": words.limits("x"), "y": (1.0, HIGHEST)}
-    return Sheet(title, [words, Chart("", "M_bytes", "ratio_to_floor", ratios, shaded=(LEAST, FLOOR), frame=frame)])
+    return Sheet(
+        title, [words, Chart("", "M_bytes", "ratio_to_floor", ratios, shaded=(LEAST, floor.label), frame=frame)]
+    )
 
 
 def ends_of_steps(found: Curve, first: int, last: int) -> list[int]:

@@ -20,7 +20,7 @@ from ..counting.names import takes_options
 from ..counting.report import Report
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, applies, distinct
+from ..schedules import SCHEDULES, applies, distinct, family_of
 from .least import tune
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def bounds(
     """
     under, M = conditions(hardware, options, paper_model=paper_model), memory(M, hardware)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
-    family = "backward" if backward else "attention"
+    family = "backward" if backward else family_of(problem)
     own = [s for s in SCHEDULES.values() if s.family == "backward" and applies(s, problem)] if backward else None
     counted = [
         s

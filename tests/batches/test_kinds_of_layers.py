@@ -6,7 +6,7 @@ import pytest
 
 import iosim
 from iosim.counting.layers import read_layers, split_layers
-from iosim.counting.state_heads import KNOWN_AS, RULES, StateHeads, rule_of
+from iosim.counting.state_heads import StateHeads, rule_of, transition_of
 from iosim.errors import InputError
 
 QWEN = {"d": 256, "heads": 16, "kv_heads": 2, "mask": "causal", "tiles": "64x64"}
@@ -60,6 +60,21 @@ def test_a_ring_moves_less():
     assert narrow.kinds[0].kept_bytes * 2 == plain.kinds[0].kept_bytes
 
 
+@pytest.mark.parametrize("rule", ["linear", "retnet", "mamba2", "gla", "deltanet", "gdn", "kda"])
+@pytest.mark.parametrize("request_", ["64:64", "64:640", "1:9"])
+def test_a_layer_moves_what_its_schedule_counts(rule, request_):
+    """To the byte, but for the first decays without a state before them, which a schedule reads too."""
+    new, tokens = map(int, request_.split(":"))
+    (kind,) = iosim.batch(request_, 16, dv=8, heads=3, layers=f"{rule} state=fp32").kinds
+    options = {"rule": rule, "initial_state": new < tokens, "final_state": True, "state_dtype": "fp32"}
+    counted = iosim.count(new, 16, dv=8, heads=3, acc_dtype="fp32", schedules="state-fused", chunk=8, **options)
+    first = 0 if new < tokens else {"mamba2": 1, "gdn": 1, "gla": 16, "kda": 16}.get(rule, 0) * 4 * 3
+    assert (kind.read_bytes + first, kind.write_bytes) == (
+        counted.results[0].read_bytes,
+        counted.results[0].write_bytes,
+    )
+
+
 def test_nothing_is_said_of_decoding_where_no_request_decodes():
     assert len(iosim.batch("512:512, 1:1", 128, layers="gdn*2").lines) == 1
 
@@ -68,8 +83,7 @@ def test_rows_of_a_ring_and_of_states_are_those_of_the_pages():
     """The best rings with appended rows: 16 of 128 x 128, 18 of a pair, 23 of 256 x 256; in fp32 and 16 bit."""
     pairs = [(128, 128, 1), (128, 128, 2), (256, 256, 1)]
     assert [StateHeads(rule_of("kda"), *sizes, 1).best_ring for sizes in pairs] == [16, 18, 23]
-    assert {rule_of(name) for name in KNOWN_AS} <= {*RULES.values()}
-    of = [rule_of(name).transition for name in ("linear", "retnet", "mamba2", "gla", "deltanet")]
+    of = [transition_of(rule_of(name)) for name in ("linear", "retnet", "mamba2", "gla", "deltanet")]
     assert of == ["none", "scalar", "scalar", "diagonal", "matrix"]
 
 

@@ -69,6 +69,6 @@ def test_it_stands_in_the_first_line_and_the_json():
 
 def test_none_where_there_is_no_floor():
     p = Attention(64, 8)
-    assert full_card_floor(p, 10_000, H100, "state-fused") is None
+    assert full_card_floor(p, 10_000, H100, "softmax-2pass") is None
     masked = replace(p, mask=parse_mask("causal"))
     assert full_card_floor(masked, 10_000, card(1), "flash2") == floor_of(masked, 10_000, "attention")
