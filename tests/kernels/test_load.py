@@ -1,8 +1,12 @@
 """Files of kernels are read as they are: with launches in them, questions about the GPU, and missing packages."""
 
+import os
+import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
+from paths import ROOT
 
 pytestmark = pytest.mark.needs("triton")
 
@@ -125,6 +129,30 @@ def test_a_file_can_ask_for_the_gpu(tmp_path):
 def test_future_statements_count_for_the_whole_file(tmp_path):
     text = "from __future__ import annotations\ndef f(x: nothing.of_this): pass\n" + KERNEL.format(name="one")
     assert functions(tmp_path / "future.py", text) == (["one"], [])
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
+def test_a_file_that_imports_torch_is_read_without_it_by_the_installed_program(tmp_path):
+    """The program that pip writes lies in no package, as a file of the user: that is not what imports torch."""
+    (tmp_path / "own.py").write_text("import torch\n" + KERNEL.format(name="one"))
+    program = tmp_path / "iosim"
+    program.write_text("from iosim.__main__ import main\nmain()\n")
+    line = [
+        "explain",
+        "own.py",
+        "--kernel",
+        "one",
+        "--grid",
+        "1",
+        "--arg",
+        "X=fp16[64]",
+        "--const",
+        "BLOCK=64",
+        "--no-resources",
+    ]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, program, *line], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "stand-ins took their place: torch" in done.stderr, done.stderr
 
 
 def test_installed_packages_get_no_stand_ins(tmp_path, monkeypatch):

@@ -8,10 +8,10 @@ fake tensors alone would only take their shapes.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from importlib.util import find_spec
 
 from .cuda import CUDA_VERSION, answers
 from .values import array_of, kept_values
@@ -87,7 +87,7 @@ def run_by(found: dict[str, Function], operator: object, inside: Callable[[], ob
 
 def torch_of(text: str) -> AbstractContextManager[None]:
     """A context for code with this text: tensors take no memory, if PyTorch is installed and the text names it."""
-    return pretended_tensors() if "torch" in text and find_spec("torch") is not None else nullcontext()
+    return pretended_tensors() if "torch" in text and importlib.util.find_spec("torch") is not None else nullcontext()
 
 
 PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
