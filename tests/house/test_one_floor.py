@@ -40,7 +40,7 @@ CASES = [  # of each option, several values
     {"kv_dtype": "fp8"}, {"kv_dtype": "fp32"}, {"kv_scales": "tensor"}, {"kv_scales": "4"},
     {"latent": True}, {"latent": True, "dv": 12}, {"latent": True, "dv": 12, "kv_scales": "4", "kv_dtype": "fp8"},
     *({"mask": name} for name in ("causal", "window:20", "sink:4|window:9")),
-    {"mask": "causal", "visit_all": True},
+    {"mask": "causal", "visit_all": True}, {"mask": "causal", "short_tile": "first"},
     {"count_init": True}, {"lse": True}, {"keep_p": True}, {"elementwise": 2}, {"splits": 2}, {"splits": 7},
     {"page_size": 5}, {"page_size": 40}, {"top_k": 1, "key_block": 4}, {"top_k": 5, "key_block": 2},
     {"gqa": "pack", "heads": 4, "kv_heads": 2}, {"register_bytes": 1024}, {"register_bytes": 3072}, {"stages": 2},

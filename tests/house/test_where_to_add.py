@@ -150,8 +150,8 @@ def test_an_option_of_a_schedule_is_one_row(copy):
     copy.insert(flash, "from .cache import", "from ..options import PASSES, Option\n")
     copy.insert(flash, "def keys_outside(chip", HALF)
     copy.insert(flash, "        if p.lse:\n", "        for _ in range(p[HALF]):\n            chip.store(o, 'O', i)\n")
-    copy.insert(flash, '"lse", "keep_p", "visit_all"),', "HALF, ")
-    copy.insert(names, '    "decode": ("splits"', '    "flash": ("half",),\n')
+    copy.insert(flash, '"lse", "keep_p", "visit_all", SHORT_TILE),', "HALF, ")
+    copy.insert(names, '"short_tile",', '"half", ')
     (copy.folder / "grid.toml").write_text('N = 24\nd = 4\ntiles = "3x2"\nschedule = "flash2"\nhalf = [1, 3]\n')
     count = ("count", "--N", "24", "--d", "4", "--tiles", "3x2", "--schedule")
     usage, usage_of_sweep, table, data, unread, misspelt, negative, shown, rows = copy.lines(

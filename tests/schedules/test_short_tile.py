@@ -11,7 +11,7 @@ from iosim import Attention, Tiling, count, tune
 from iosim.masks import parse_mask
 
 PAGE = (DOCS / "schedules" / "forward.md").read_text()
-ROWS = re.findall(r"^\| (\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) % \|$", PAGE, re.M)
+ROWS = re.findall(r"^\| (\d+) d\^2 \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) % \|$", PAGE, re.M)
 MASKS = ["causal", "~causal", "window:5", "causal&window:3", "global:2|strided:5", "causal&(chunk:7|sink:2)", "causal:b",
          "documents:20,11,9&causal", "strided:3&causal"]  # fmt: skip
 
