@@ -268,14 +268,14 @@ WAY: Columns[Moved] = (
     Column("reads", heading="reads", spare=2),
     Column("writes", heading="writes", spare=1),
     Column("total", heading="total words"),
-    Column("read_bytes", heading="read bytes"),
+    Column("read_bytes", heading="read bytes", spare=8),
     Column("write_bytes"),
     Column("total_bytes", heading="bytes", cell="bytes"),
     Column("flops"),
     Column("kv_times_read", "number", "K, V read", ".3f"),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
     Column("source", "string"),
-    Column("at_least_seconds", "number", "us at least", lambda way: in_microseconds(way.at_least_seconds), spare=8),
+    Column("at_least_seconds", "number", "us at least", lambda way: in_microseconds(way.at_least_seconds), spare=10),
     Column("binds", "string", "binds", spare=9),
 )
 PART: Columns[Row] = (
