@@ -78,6 +78,12 @@ def lead(way: Way, verb: str = "move", memory: int | None = None) -> str:
     return f"{text}; {which} can {verb} {way.floor or 'less than ' + about(way.cost / share)}: {above(share)}."
 
 
+def class_line(lines: Iterable[str]) -> list[str]:
+    """The line below a table that says what a sentence calls `its class`, that of docs/floors.md; none without it."""
+    said = any("of its class" in line for line in lines)
+    return ["Its class: exact results by standard products, in any order, recomputation allowed."] if said else []
+
+
 def follows(best: Way, near: Sequence[Way], after: Way | None, verb: str, why: Callable[[Way, Way], str]) -> list[str]:
     """The sentence on the ways that cost as much, or nearly so, and on the next one; none if there are no others."""
     parts = []

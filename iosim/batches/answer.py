@@ -28,7 +28,7 @@ from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..timing.bound import RESOURCES
 from ..units import format_bytes, parse_bytes, parse_count
-from ..verdict import NEAR, Way, about, joined, verdict
+from ..verdict import NEAR, Way, about, class_line, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
@@ -161,7 +161,8 @@ class Batched(Answer):
     def pieces(self) -> Pieces:
         first, *reasons = self.lines
         timed = times_line(self.batch.chip)
-        lines: Pieces = [first, self.header(), self.counts(), *timed, *([""] if reasons else []), *reasons]
+        own = class_line([first])
+        lines: Pieces = [first, self.header(), self.counts(), *own, *timed, *([""] if reasons else []), *reasons]
         return [*lines, "", *self.shown_details()] if self.detail else lines
 
     def shown_details(self) -> Pieces:

@@ -394,7 +394,7 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     if floor.words is None:
         return f"No floor is known here: {floor.condition}."
     best = known.get(f"{prefix}attainable")
-    text = f"{no_algorithm(floor)} moves fewer than {floor.words:,} words{binding(floor)}"
+    text = f"{no_algorithm(floor)} moves fewer than {floor.words:,} words"
     if best is None or not best.valid or not best.words or not floor.words:
         return text + "."
     found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
@@ -424,13 +424,14 @@ def none_of_class(gradients: bool) -> str:
     return f"No algorithm for exact {'gradients' if gradients else 'attention'} by standard products"
 
 
-def binding(floor: Bound) -> str:
-    """The form that binds, with its segments and lambda, in parentheses after a space."""
+def proof_of(floor: Bound) -> str:
+    """The form of the proof that binds, with its segments and lambda: `the floor is form I with 655 segments`."""
+    if floor.form == "compulsory":
+        return "compulsory"
     if floor.segments is None:
-        named = floor.form if floor.name.startswith("state: ") else "compulsory"
-        return f" ({named})" if floor.form else ""
-    lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
-    return f" (form {floor.form}, {floor.segments:,} segment{'s' * (floor.segments > 1)}{lam})"
+        return f"form {floor.form}"
+    lam = "" if floor.lam is None else f" and lambda = {floor.lam:g}"
+    return f"the floor is form {floor.form} with {floor.segments:,} segment{'s' * (floor.segments > 1)}{lam}"
 
 
 def reached_lines(bounds: Sequence[Bound]) -> list[str]:
@@ -438,4 +439,4 @@ def reached_lines(bounds: Sequence[Bound]) -> list[str]:
     found = [b for b in bounds if b.reached_by and b.words]
     classes = [f"{b.name.split()[-1]} holds for {b.condition}" for b in bounds if b.kind == "floor"]
     last = [f"{'; '.join(classes)}; forms and proofs: {DOCS}"] if found else []
-    return [*(f"{b.form if b.form == 'compulsory' else f'form {b.form}'}: {b.reached_by}" for b in found), *last]
+    return [*(f"{proof_of(b)}: {b.reached_by}" for b in found), *last]

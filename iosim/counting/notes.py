@@ -19,7 +19,7 @@ from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
 from ..search.best import best_tiles, footprint
 from ..units import format_bytes
 from ..verdict import about, joined
-from .result import tile_sizes
+from .result import tiles_said
 from .run import run
 from .sentence import winners
 
@@ -109,7 +109,7 @@ def packing_notes(report: Answered) -> list[str]:
     less = 100 * (1 - packed.total_bytes / mine.total_bytes)
     return [
         "each query head reads K and V for itself; with --gqa pack the query heads of a KV head share them, and "
-        f"{packed.schedule}{tile_sizes(packed)} moves {about(packed.total_bytes)}, {less:.3g} % less"
+        f"{packed.schedule}{tiles_said(packed)} moves {about(packed.total_bytes)}, {less:.3g} % less"
     ]
 
 

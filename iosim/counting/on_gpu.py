@@ -10,7 +10,7 @@ from ..timing.bound import RESOURCES, TimeBound, time_at_least
 from ..units import microseconds
 from ..verdict import NEAR, about, joined, times
 from .columns import flags
-from .result import Labelled, Result, tile_sizes
+from .result import Labelled, Result, tiles_said
 from .state_bounds import DOCS as FLOORS_OF_STATE
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def seconds(result: Result) -> float:
 
 def named(result: Result) -> str:
     """A result by its schedule, tiles and options."""
-    return result.schedule + tile_sizes(result) + flags(vars(result).get("options") or {})
+    return result.schedule + tiles_said(result) + flags(vars(result).get("options") or {})
 
 
 def lead_on_gpu(best: Result, chip: Hardware) -> str:
@@ -79,7 +79,7 @@ def faster_published(best: Result, published: Sequence[tuple[Labelled, Result]])
     if tiles is None or NEAR * seconds(found) >= seconds(best):
         return []
     splits = f" --splits {tiles.splits}" if tiles.splits > 1 else ""
-    name = f"{found.schedule}{tile_sizes(found)}{splits}"
+    name = f"{found.schedule}{tiles_said(found)}{splits}"
     return [f"{tiles.label} runs {name}, which takes at least {microseconds(seconds(found))}."]
 
 

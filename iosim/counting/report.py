@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, in_order, numbered
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.registry import suggested
+from ..verdict import class_line
 from ..version import __version__
 from .asked import asked, header
 from .bounds import Bound, as_row, bounds_table
@@ -29,6 +30,7 @@ from .result import (
     TIMES,
     add_columns,
     least_of,
+    tiles_legend,
 )
 from .sentence import answer_of, lead_lines, reason_lines, winners
 
@@ -124,7 +126,8 @@ class Report(Answer):
         details: Pieces = ["", bounds_table(self.bounds), "", self.details()] if self.detail else []
         reasons = reason_lines(self)
         below = [*published_line(self.published, self.problem), *details, *([""] if reasons else []), *reasons]
-        return [*answer, self.counts(), *times_line(self.under.chip), *below]
+        said = [*tiles_legend(self.results), *class_line(answer)]
+        return [*answer, self.counts(), *said, *times_line(self.under.chip), *below]
 
     def to_dict(self) -> Row:
         return {

@@ -166,6 +166,29 @@ def tile_sizes(result: Tiled) -> str:
     return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
+SAID = {
+    "kept": ("{} keys kept", "kept: keys that stay in SRAM for the whole run"),
+    "rows_s": ("{} rows of scores", "rows_s: rows of scores of a tile in the softmax"),
+    "depth": ("depth {}", "depth: positions of a product's summed axis that are in SRAM at a time"),
+    "rows_o": ("O in {} rows", "rows_o, cols_o: rows and columns of a tile of O"),
+    "cols_o": ("{} columns of O", "rows_o, cols_o: rows and columns of a tile of O"),
+}
+"""{further size of tiles: (how a sentence says it, what a line below a table says it is)}."""
+
+
+def tiles_said(result: Tiled) -> str:
+    """Tile sizes as sentences say them, after a space: ` 512x1 (35 keys kept)`."""
+    more = ", ".join(SAID[name][0].format(size) for name, size in result.more_tiles.items())
+    return (f" {result.Br}x{result.Bc}" if result.Br else "") + (f" ({more})" if more else "")
+
+
+def tiles_legend(results: Iterable[Tiled]) -> list[str]:
+    """The line below a table that says what the further sizes of its tiles are; none without such sizes."""
+    names = {name for result in results for name in result.more_tiles}
+    said = dict.fromkeys(text for name, (_, text) in SAID.items() if name in names)
+    return [f"tiles: Br x Bc; {'; '.join(said)}"] if said else []
+
+
 def tiles_cell(result: Result) -> str:
     """The tiles of a result as tables show them: `196x1`, and of a rule that does not search, `paper 100x100`."""
     sizes = tile_sizes(result).strip()

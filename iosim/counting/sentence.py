@@ -13,7 +13,7 @@ from ..verdict import above as above
 from .bounds import floor_of
 from .columns import flags
 from .floors import held_words
-from .result import Answered, Result, tile_sizes
+from .result import Answered, Result, tiles_said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,7 @@ def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> l
 def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
     """A result as the verdict compares it. Words stand beside the bytes if words of several widths move."""
     moved, words, share = result.total_bytes or 0, result.total or 0, result.ratio_to_floor
-    name = result.schedule + tile_sizes(result) + flags(vars(result).get("options") or {})
+    name = result.schedule + tiles_said(result) + flags(vars(result).get("options") or {})
     one_width = moved == words * problem.word_bytes and problem.cache_dtype == problem.dtype
     family, held = SCHEDULES[result.schedule].family, room_of(result, M_bytes)
     least = floor_of(problem, held, family, result.Br) or 0 if share else 0

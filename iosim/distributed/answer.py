@@ -120,7 +120,8 @@ class Links(Answer):
         left_out = [f"not for this problem: {name}: {why}" for name, why in self.left_out.items()]
         tables: Pieces = ["", Table(OF_CROSSING, self.crossings), "", Table(OF_PAIR, self.pairs)] if self.detail else []
         first, *others = answer_lines(self)
-        return [first, self.header(), self.counts(), *left_out, *tables, *([""] if others else []), *others]
+        said = [text for end, text in ENDINGS.items() if any(r.schedule.endswith(end) for r in self.results)]
+        return [first, self.header(), self.counts(), *said, *left_out, *tables, *([""] if others else []), *others]
 
     def header(self) -> str:
         """The lines above the table: the problem, the GPUs and their rates."""
@@ -191,8 +192,8 @@ OF_FIELDS: Columns[LinkResult] = columns_of(
     Column("mean_received_bytes", "number", "bytes a GPU", lambda r: binary(round(r.mean_received_bytes)), spare=6),
     Column("largest_received_bytes", heading="most bytes", cell="bytes", spare=11),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
-    Column("theorem", "string", "floor", spare=10),
-    Column("needed_to_sent", "number", "needed / sent", ".3f", spare=4),
+    Column("theorem", "string", "theorem", spare=10),
+    Column("needed_to_sent", "number", "share needed", ".3f", spare=4),
     Column("hbm_bytes", "number", "HBM bytes inside", lambda r: r.hbm_bytes and binary(round(r.hbm_bytes)), spare=5),
     Column("memory_bytes", heading="memory", cell="bytes", spare=3),
     Column("fits", "boolean", "fits", "yes or NO"),
@@ -211,6 +212,11 @@ RESULT: Columns[LinkResult] = (*OF_FIELDS, TIME)
 OF_PAIR: Columns[Pair] = columns_of(Pair)
 OF_CROSSING: Columns[Crossing] = columns_of(Crossing, Column("text", "string"))
 OF_GPUS: Columns[object] = (Column("ranks"), Column("nodes"), Column("M_bytes"), Column("pass", "string"))
+ENDINGS = {
+    "-needed": "-needed: sends only the rows that a GPU it passes still needs",
+    "-coded": "-coded: keys and values go round once more and come home, as rings are often coded",
+}
+"""{ending of a scheme's name: the line below the table that says what it means}."""
 SHOWN = tuple(column.name for column in RESULT if column.heading is not None)
 
 
@@ -258,13 +264,13 @@ def floor_text(result: LinkResult) -> str:
 
     With nodes the floor is that of the words between them, as the bytes before it are.
     """
-    share, theorem, of = result.ratio_to_floor, result.theorem, ""
+    share, of = result.ratio_to_floor, ""
     if result.network_bytes is not None:
-        share, theorem, of = result.ratio_to_node_floor, result.node_theorem, " of nodes"
+        share, of = result.ratio_to_node_floor, " of nodes"
     if share is None:
         return ""
     ratio = f"{share:.3f}" if share >= 1.0005 else at_most(share)
-    return f"; the mean is {'' if share == 1 else f'{ratio} times '}the floor{of} ({theorem})"
+    return f"; the mean over GPUs is {'' if share == 1 else f'{ratio} times '}the floor{of}"
 
 
 def time_lines(fast: LinkResult | None, tokens: int) -> list[str]:

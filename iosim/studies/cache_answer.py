@@ -21,6 +21,7 @@ from ..masks import parse_mask
 from ..schedules import Schedule, find
 from ..search.best import footprint
 from ..units import dtype_bytes, parse_axis, parse_bytes
+from ..verdict import about, joined
 from .accesses import Accesses, Moves, accesses, record
 from .cache import LRU, CacheCounts, belady
 from .events import one_head_run
@@ -170,7 +171,23 @@ def table_of(name: str, title: str, found: Row, notes: tuple[str, ...] | None = 
     if notes is not None:
         found = {**found, "notes": [*notes]}
     table = Table(RESULTS, rows, title, found, shown=shown, notes=notes or ())
-    return replace(table, text=[header(name, found), table])
+    return replace(table, text=[*lead(rows, cast("Row", found["scratchpad"])), header(name, found), table])
+
+
+def lead(rows: Sequence[Row], own: Row) -> list[str]:
+    """The sentence on what each policy moves in the smallest cache, beside what the program's own SRAM moves."""
+    least = min((cast("int", row["M_bytes"]) for row in rows), default=0)
+    moved = [
+        (NAMES[str(row["policy"])], cast("int", row["fetched_bytes"]) + cast("int", row["written_bytes"]))
+        for row in rows
+        if row["M_bytes"] == least
+    ]
+    parts = [f"{name} moves {about(size)}" for name, size in moved]
+    beside = f"loads and stores by the program move {about(cast('int', own['total_bytes']))}"
+    return [f"In a cache of {about(least)} {joined(parts)}; {beside}."] if parts else []
+
+
+NAMES = {"lru": "LRU", "belady": "Belady's choice"}
 
 
 def cache_of(

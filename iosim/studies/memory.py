@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
 from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
+from ..verdict import about
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,6 +103,12 @@ KEPT = (
     Kept("nothing (inference)", ()),
     Kept("the KV cache alone", (), alone=True),
 )
+OF_LEAD = {
+    "S and P": "with S and P",
+    "LSE (FlashAttention-2)": "with the LSE of FlashAttention-2",
+    "the KV cache alone": "with the KV cache alone",
+}
+"""{way of KEPT: how the sentence above a budget's table says it}."""
 
 
 @takes_options()
@@ -173,7 +180,29 @@ def memory_of(
         )
     title = f"d = {p.d}, " + ", ".join(f"{name.strip('-')} {ways[name]}" for name in sorted(asked))
     title += f", {numbered(many, 'layer')}" if many and not states else f", --layers {layers}" if states else ""
-    return Table(columns, rows, title)
+    table = Table(columns, rows, title)
+    return replace(table, text=[lead(rows), "", table]) if lead(rows) else table
+
+
+def lead(rows: Sequence[Row]) -> str:
+    """The sentence above a table: of the longest sequence, or of the keys and values that fit in a budget."""
+    last = cast("dict[str, int]", rows[-1] if rows else {})
+    if "S_and_P_bytes" in last:
+        scores, rest = last["S_and_P_bytes"], last["Q_bytes"] + last["KV_bytes"] + last["O_bytes"]
+        where = f"At N = {last['N']:,}" + (f", Nk = {last['Nk']:,}" if last["Nk"] != last["N"] else "")
+        return f"{where} S and P take {about(scores)}, and Q, K, V and O {about(rest)}."
+    if "largest_N" in last:
+        size, most = (
+            about(last["budget_bytes"]),
+            {row["kept beside Q, K, V, O"]: cast("int", row["largest_N"]) for row in rows},
+        )
+        ways = [f"{most[name]:,} {text}" for name, text in OF_LEAD.items() if name in most]
+        return f"{size} hold at most N = {'; '.join(ways)}."
+    if "layer_bytes" in last:
+        first = cast("dict[str, int]", next(row for row in reversed(rows) if row["kept"] == rows[0]["kept"]))
+        whole = numbered(first["layers"], "layer")
+        return f"At N = {first['N']:,} the {first['kept']} of {whole} takes {about(first['bytes'])}."
+    return ""
 
 
 def bytes_together(p: Attention[S], *names: str) -> S:

@@ -25,6 +25,8 @@ from ..counting.result import (
     least_of,
     more_sizes,
     tile_sizes,
+    tiles_legend,
+    tiles_said,
     verdict,
 )
 from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
@@ -140,7 +142,8 @@ class Best(Answer):
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else [*lines_on_dominated(self.dominated), *line_on_idle(self.idle)]
         timed = times_line(self.under.chip)
-        tables: Pieces = [above, found, *timed, *hidden, "", *published, bounds_table(self.bounds)]
+        legend = tiles_legend(seen.results)
+        tables: Pieces = [above, found, *legend, *timed, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]
 
     def of_whom(self) -> str:
@@ -278,7 +281,7 @@ def winner_line(best: Best) -> str:
     least, winner = f"least with {best.least_blocks} blocks", best.winner
     if winner is None or winner.total_bytes is None:
         return f"{least}: none that fits\n"
-    tiles = tile_sizes(winner) + flags(winner.options)
+    tiles = tiles_said(winner) + flags(winner.options)
     return f"{least}: {winner.schedule}{tiles}, {winner.total:,} words, {winner.total_bytes:,} B\n"
 
 

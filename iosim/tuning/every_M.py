@@ -16,8 +16,7 @@ from ..counting.asked import asked, size_line
 from ..counting.bounds import bounds, floor_of
 from ..counting.columns import flags, problem_row
 from ..counting.notes import mask_notes
-from ..counting.result import Result, more_sizes, tile_sizes
-from ..counting.sentence import joined
+from ..counting.result import Result, more_sizes, tile_sizes, tiles_legend
 from ..units import binary, format_bytes
 from .best import space_json
 from .curve import CurveStep
@@ -144,6 +143,7 @@ class Curve(Answer):
             "",
             *less,
             self.table_of(some),
+            *tiles_legend(some),
             *line_on_some(len(some), len(self.steps), bool(self.within)),
             "",
             "published, at the M that they need:",
@@ -297,16 +297,14 @@ def answer_lines(found: Curve) -> list[str]:
     }
     if found.within:
         stretches = {f"for M {between(*found.within)}": ends}
-    largest = [
-        f"{gap.ratio:.3f} times the floor {name} ({gap.schedule} at {place(p, gap)})"
-        for name, some in stretches.items()
-        if (gap := worst(p, found.space[0].family, some))
-    ]
-    if not largest:
+    gaps = {name: gap for name, some in stretches.items() if (gap := worst(p, found.space[0].family, some))}
+    if not gaps:
         return [
             "No gap is known: there is no floor here, or no step of the curve in the range where it means something."
         ]
-    return [f"The least traffic is at most {joined(largest)}."]
+    where = "" if found.within else ", from M = d words on"
+    lead = f"The least traffic is at most {max(gap.ratio for gap in gaps.values()):.3f} times the floor{where}."
+    return [lead, *(f"{name[0].upper()}{name[1:]}: {gap.ratio:.3f} times, {at(p, gap)}." for name, gap in gaps.items())]
 
 
 def worst(p: Attention, family: str, ends: Sequence[tuple[int, CurveStep]]) -> Gap | None:
@@ -333,6 +331,6 @@ def worst(p: Attention, family: str, ends: Sequence[tuple[int, CurveStep]]) -> G
     return found
 
 
-def place(p: Attention, gap: Gap) -> str:
-    """The M of a gap: `M = 31431 B = 0.959 d^2 words`."""
-    return f"M = {gap.M_bytes:,} B = {rounded(gap.M_bytes // p.word_bytes / p.d**2)} d^2 words"
+def at(p: Attention, gap: Gap) -> str:
+    """The schedule and the M of a gap: `flash2 at M = 31431 B = 0.959 d^2 words`."""
+    return f"{gap.schedule} at M = {gap.M_bytes:,} B = {rounded(gap.M_bytes // p.word_bytes / p.d**2)} d^2 words"

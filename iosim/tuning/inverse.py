@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Unpack, cast
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table
 from ..core.arrays import last_true
@@ -24,7 +24,7 @@ from ..counting.columns import flags, problem_row
 from ..counting.conditions import conditions
 from ..counting.floors import held_words, narrowest_bytes
 from ..counting.names import takes_options
-from ..counting.result import tile_sizes
+from ..counting.result import tiles_legend, tiles_said
 from ..errors import InputError
 from ..hardware import Hardware, load
 from ..masks import parse_mask
@@ -180,8 +180,8 @@ class LeastM(Answer):
 
 def chosen(step: CurveStep) -> str:
     """A step by its schedule, tiles and chosen options: `flash2 (196x1)`."""
-    tiles = (tile_sizes(step) + flags(step.options)).strip()
-    return step.schedule + (f" ({tiles})" if tiles else "")
+    tiles = (tiles_said(step) + flags(step.options)).strip()
+    return step.schedule + (f" ({tiles.replace(' (', ', ').rstrip(')')})" if tiles else "")
 
 
 # ---------------------------------------------------------------- at most so many bytes
@@ -358,7 +358,9 @@ class WithinFloor(LeastM):
     def pieces(self) -> Pieces:
         seen = self.rows if self.every else self.rows[:MOST_STRETCHES]
         some = f"{len(seen)} of {len(self.rows)} stretches, those of most doublings of M first; --all shows every one"
-        return [*self.head(), Table(STRETCH, seen), *([some] if len(seen) < len(self.rows) else []), *self.meaning()]
+        steps = [step_at(self.curve.steps, cast("int", row["from_M_bytes"])) for row in seen]
+        below = [*tiles_legend(filter(None, steps)), *([some] if len(seen) < len(self.rows) else [])]
+        return [*self.head(), Table(STRETCH, seen), *below, *self.meaning()]
 
     def meaning(self) -> list[str]:
         """The lines on the floor, and on an SRAM that holds no row of Q."""
@@ -372,12 +374,13 @@ class WithinFloor(LeastM):
         goal = f"within a factor of {float(self.factor):g} of the floor"
         if not self.where.places:
             return [f"The least traffic is {goal} at no M{self.nearest()}."]
-        text = self.where.text(lambda M: size_of(self.problem, M))
         first, always = self.where.places[0].first, self.where.always_from
-        ends = f"from {format_bytes(always)} on" if always else "at no M that is large enough"
-        ends = f"It always is so {ends}, and never below {format_bytes(first)}."
-        told = first == always == self.where.stretches[0].whole.first
-        return [f"The least traffic is {goal} {text}.", *[ends] * (not told), *self.on_chip()]
+        if first == always:
+            return [f"The least traffic is {goal} from M = {size_of(self.problem, first)} on.", *self.on_chip()]
+        ends = f"from M = {format_bytes(always)} on" if always else "but not at every large M"
+        lead = f"The least traffic is {goal} {ends}, and at no M below {format_bytes(first)}."
+        text = self.where.text(lambda M: size_of(self.problem, M))
+        return [lead, *[f"Its longest range is {text}."] * (len(self.where.places) > 1), *self.on_chip()]
 
     def nearest(self) -> str:
         """The clause on the M at which the ratio is least."""

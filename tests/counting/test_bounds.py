@@ -195,8 +195,8 @@ def test_bounds_of_the_backward_pass(M, words, form, K, ask, iosim):
     named = [name for name, s in SCHEDULES.items() if s.family == "backward"]
     assert best["words"] == iosim_tune(8192, 64, f"{M}el", schedules=named).winner.total and "search" in best["kind"]
     text = iosim("bounds", *args).stdout
-    assert f"fewer than {words:,} words (form {form}, {K:,} segments" in text
-    assert f"form {form}: {floor_row['reached_by']}" in text
+    assert f"fewer than {words:,} words; " in text.splitlines()[0]
+    assert f"the floor is form {form} with {K:,} segments" in text and f": {floor_row['reached_by']}" in text
     assert floor(Attention(8192, 64), f"{M}el", backward=True)[:3] == (words, floor_row["reads"], form)
 
 
@@ -207,7 +207,7 @@ def test_what_would_reach_each_form():
         REACHED_BY
     )
     assert {word for word in named if word.startswith(("flash", "small"))} <= set(SCHEDULES)
-    assert "(compulsory)" in bounds(64, 16, "1MB").answer
+    assert "\ncompulsory: " in str(bounds(64, 16, "1MB"))
 
 
 def test_the_answer_comes_first(ask, iosim):

@@ -411,7 +411,7 @@ def test_only_what_meets_a_floor_is_said_to_be_it(llama):
     """A ratio that rounds to 1.000 is none."""
     ratios = {1.0: "the floor", 1.0004: "1.0004 times the floor", 4.5: "4.500 times the floor"}
     for ratio, said in ratios.items():
-        assert floor_text(replace(llama["ulysses"], ratio_to_floor=ratio)) == f"; the mean is {said} (causal blocks)"
+        assert floor_text(replace(llama["ulysses"], ratio_to_floor=ratio)) == f"; the mean over GPUs is {said}"
     assert floor_text(replace(llama["ulysses"], ratio_to_floor=None)) == ""
 
 

@@ -315,7 +315,7 @@ def test_a_range_in_the_command(iosim, ask):
     assert some["curve"][1:] == inside and len(inside) > 45
     assert some["curve"][0] == every[every.index(inside[0]) - 1], "what applies at 10 KB"
     text = iosim(*args, "--M", "10KB:100KB").stdout
-    assert "for M from 10,240 B (10 KiB) to 102,400 B (100 KiB): " in text
+    assert "For M from 10,240 B (10 KiB) to 102,400 B (100 KiB): " in text
     starts = {line.split(" B ")[0].strip() for line in text.split("\npublished")[0].splitlines()}
     shown = [row for row in some["curve"] if f"{row['M_bytes']:,}" in starts]
     assert shown[0] == some["curve"][0] and shown[-1] == some["curve"][-1] and len(shown) < 20
@@ -324,7 +324,7 @@ def test_a_range_in_the_command(iosim, ask):
     assert all(f" {row['total']:,} " in whole for row in some["curve"])
     ends = [*(row["M_bytes"] - 1 for row in inside), 100 * 1024]
     ratios = [row["total"] / floor(Attention(2048, 64), M).words for row, M in zip(some["curve"], ends, strict=True)]
-    assert f"at most {max(ratios):.3f} times the floor for M from 10,240 B" in some["answer"]
+    assert f"at most {max(ratios):.3f} times the floor. For M from 10,240 B" in some["answer"]
 
 
 def test_the_gap_of_a_range_is_that_of_its_last_byte():
@@ -334,16 +334,17 @@ def test_the_gap_of_a_range_is_that_of_its_last_byte():
     assert found.steps == [first]
     ratio = first.total / floor(Attention(100, 8), end).words
     assert found.answer == (
-        f"The least traffic is at most {ratio:.3f} times the floor for M from {first.M_bytes + 3} B to {end} B "
-        f"(flash2 at M = {end} B = {end // 2 / 64:.3g} d^2 words)."
+        f"The least traffic is at most {ratio:.3f} times the floor. For M from {first.M_bytes + 3} B to {end} B: "
+        f"{ratio:.3f} times, flash2 at M = {end} B = {end // 2 / 64:.3g} d^2 words."
     )
 
 
 def test_without_a_range_some_rows_are_shown(iosim, ask):
     args = ["tune", "--N", 2048, "--d", 64, "--curve"]
     every, text = ask(*args)["curve"], iosim(*args).stdout
-    table = text[text.index("from M ") : text.index("\npublished")].splitlines()[2:]
-    *rows, said, _ = table if table[-1] == "" else [*table, ""]
+    table = text[text.index("from M  sch") : text.index("\npublished")].splitlines()[2:]
+    *rows, legend, said, _ = table if table[-1] == "" else [*table, ""]
+    assert legend.startswith("tiles: Br x Bc; kept: keys that stay in SRAM")
     bytes_of = [int(row.split(" B ")[0].replace(",", "")) for row in rows]
     chosen = [row for row in every if row["M_bytes"] in bytes_of]
     assert len(rows) == len(chosen) < 40 < len(every) and chosen[-1] == every[-1]

@@ -151,6 +151,7 @@ def test_restricted(ask):
 def shown_schedules(text):
     """The schedules of the first table of an answer, and the line on those that it leaves out."""
     table = text[text.index("\nschedule") : text.index("\npublished:")].strip().splitlines()
+    table = [line for line in table if not line.startswith("tiles: Br x Bc; ")]
     left_out = [line for line in table[2:] if line.startswith("left out: ")]
     return [line.split()[0] for line in table[2:] if line not in left_out], left_out
 

@@ -246,7 +246,7 @@ def test_no_gap_between_the_steps_is_larger(N, d, mask, names):
 @pytest.mark.parametrize("N, d", [(8192, 128), (2048, 32)])
 def test_the_sentence_names_the_largest(N, d):
     found = curve(N, d)
-    pattern = r"([\d.]+) times the floor for M [^(]+ \(([\w-]+) at M = ([\d,]+) B = ([\d.]+) d\^2 words\)"
+    pattern = r"For M [^:]+: ([\d.]+) times, ([\w-]+) at M = ([\d,]+) B = ([\d.]+) d\^2 words\."
     named = re.findall(pattern, " ".join(answer_lines(found)))
     assert len(named) == 3
     for ratio, name, M, share in named:
@@ -255,6 +255,7 @@ def test_the_sentence_names_the_largest(N, d):
         least = {r.schedule for r in searched.results if r.total == searched.winner.total}
         assert name in least and f"{searched.winner.ratio_to_floor:.3f}" == ratio
         assert float(share) == pytest.approx(M // 2 / d**2, rel=0.006)
+    assert f" {max(ratio for ratio, *_ in named)} times the floor, from M = d words on." in answer_lines(found)[0]
     assert max(ratio for ratio, *_ in named) == f"{max(g.ratio for g in gaps(found) if g.M_bytes >= 2 * d):.3f}"
 
 
