@@ -176,12 +176,21 @@ def state() -> list[Job]:
         ("gdn", 1000, 6, "fp32", 20, {"initial_state": True, "final_state": True}),
         ("kda", 500, 6, "fp32", 13, {"initial_state": True}), ("linear", 1000, 6, "fp16", 64, {"normalise": True}),
     ]  # fmt: skip
+    passes = [  # the same with blocks of columns of the state, and with states that go through HBM
+        ("state-saved", "mamba2", 1024, "bf16", 64, 32), ("state-saved", "gdn", 1024, "bf16", 64, 32),
+        ("state-saved", "kda", 500, "fp32", 24, 20), ("state-split", "gdn", 1000, "fp16", 32, 16),
+    ]  # fmt: skip
     options = {"acc_dtype": "fp32", "dv": 64}
     return [
         ScheduleJob(
             "state-fused", Attention(N, 64, heads=n, dtype=dtype, rule=rule, **options, **more), Tiling(chunk, 1)
         )
         for rule, N, n, dtype, chunk, more in rows
+    ] + [
+        ScheduleJob(
+            name, Attention(N, 64, heads=8, dtype=dtype, rule=rule, **options), Tiling(chunk, 1, cols_o=columns)
+        )
+        for name, rule, N, dtype, chunk, columns in passes
     ]
 
 

@@ -109,6 +109,48 @@ STEP delta_values(const V& v, const B& b, const S& s, const K& k, const H& state
     });
 }
 
+// ---------------------------------------------------------------- the delta rule in passes of their own
+
+// A = (1 + diag(b) S)^-1 in the place of S, row by row. A row's words of S are read before those of A take their
+// places: from the left, as many columns at a time as the first team has threads.
+template <class S, class B> STEP invert(const S& s, const B& b) {
+    using Team = typename S::team;
+    if (Team::index()) return;
+    for (int t = 0; t < s.rows; ++t)
+        for (int first = 0; first < s.cols; first += Team::threads) {
+            const int c = first + Team::lane();
+            float sum = 0.0f;
+            for (int j = c; j < t; ++j) sum += s.get(t, j) * s.get(j, c);
+            Team::sync();
+            if (c < s.cols) s.set(t, c, c < t ? -b.get(t) * sum : c == t ? 1.0f : 0.0f);
+            Team::sync();
+        }
+}
+
+// W = A (b K), with K decayed from the start of the chunk
+template <class W, class A, class K, class B, class... G>
+STEP state_factors(const W& w, const A& a, const K& k, const B& b, const G&... g) {
+    own_pieces<1>(w, w.rows, [&](int r, int c) {
+        if (c >= w.cols) return;
+        float sum = 0.0f;
+        for (int j = 0; j < a.cols; ++j) sum += a.get(r, j) * b.get(j) * k.get(j, c) * decay_to(j, c, g...);
+        w.set(r, c, sum);
+    });
+}
+
+// U = A (b V)
+template <class U, class A, class V, class B> STEP own_values(const U& u, const A& a, const V& v, const B& b) {
+    const auto weight = [&](int r, int j) { return a.get(r, j) * b.get(j); };
+    by_columns(u, a.cols, v, weight, [&](int r, int c, float sum) { u.set(r, c, sum); });
+}
+
+// U -= W S
+template <class U, class W, class S> STEP less_state(const U& u, const W& w, const S& state) {
+    add_product(u, w, state, -1.0f);
+}
+
+// ---------------------------------------------------------------- the state
+
 // O += Q S, with S decayed up to each token
 template <class O, class Q, class S, class... G> STEP read_state(const O& o, const Q& q, const S& state, const G&... g) {
     const auto weight = [&](int r, int x) { return q.get(r, x) * decay_to(r, x, g...); };

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ...core.problem import Attention, Tensor
+    from ...core.shapes import Shape
     from ...core.typing import Size
 
     Numbers = NDArray[np.int64]
@@ -62,13 +63,13 @@ class Copy:
     array starts at a sector."""
 
     @classmethod
-    def of(cls, p: Attention, tensor: Tensor, block: Block, plan: Plan, loads: bool) -> Self:
-        """The copy of a block from or to a tensor, in a launch with this plan."""
+    def of(cls, p: Attention, tensor: Tensor, block: Block, place: Shape, plan: Plan, loads: bool) -> Self:
+        """The copy of a block from or to a place in a tensor, in a launch with this plan."""
         width, (rows, columns) = p.hbm_bytes(tensor), plan.extents(block)
         columns = plan.extents(block.base or block)[1]
         whole = (block.base or block) in plan.whole
-        together = words_together(p, tensor, block, columns)
-        starts = [words_between(block.shape[0]) * block_stride(block), *map(words_between, block.shape[1:])]
+        together = words_together(p, tensor, block, place, columns)
+        starts = [words_between(place[0]) * block_stride(place), *map(words_between, place[1:])]
         apart, heads = width * product(p.shape(tensor)), p.batch * p.kv_heads if tensor.shared else p.instances
         sharing, places = p.instances // heads, Tally[int]()
         for h in range(min(heads, SECTOR_BYTES)):  # places repeat after so many heads
@@ -148,11 +149,11 @@ def _most_sectors(copy: Copy, rows: int, columns: int, first: int) -> int:
     return most
 
 
-def words_together(p: Attention, tensor: Tensor, block: Block, columns: int) -> int:
+def words_together(p: Attention, tensor: Tensor, block: Block, place: Shape, columns: int) -> int:
     """The words that a copy moves at once: as many as fill 16 bytes in HBM and in the block, or one."""
     on_chip = CHUNK_BYTES // p.sram_bytes(block.tensor)
     wide = max(CHUNK_BYTES // p.hbm_bytes(tensor), on_chip)
-    return wide if is_aligned(p, tensor, block) and columns % on_chip == 0 and columns % wide == 0 else 1
+    return wide if is_aligned(p, tensor, place) and columns % on_chip == 0 and columns % wide == 0 else 1
 
 
 # ---------------------------------------------------------------- where tiles lie
@@ -164,20 +165,20 @@ def row_stride(p: Attention, tensor: Tensor) -> int:
     return axes[1] if len(axes) > 1 else 1
 
 
-def block_stride(block: Block) -> int:
-    """Words from a row of a block's tensor to the next."""
-    if len(block.shape) == 1:
+def block_stride(place: Shape) -> int:
+    """Words from a row of the tensor of a place to the next."""
+    if len(place) == 1:
         return 1
-    last = block.shape[1]
+    last = place[1]
     return int(last.length if isinstance(last, Tile) else last)
 
 
-def is_aligned(p: Attention, tensor: Tensor, block: Block) -> bool:
+def is_aligned(p: Attention, tensor: Tensor, place: Shape) -> bool:
     """Whether every row of every tile starts at a multiple of 16 bytes in HBM."""
-    if len(block.shape) == 1:
+    if len(place) == 1:
         return False
     width = p.hbm_bytes(tensor)
-    last: Tile | Size | None = block.shape[1]
+    last: Tile | Size | None = place[1]
     starts: list[int] = []
     while isinstance(last, SymbolicTile):
         starts, last = [*starts, last.step if last.step < int(last.length) else 0], last.parent

@@ -201,8 +201,8 @@ def last_size(tile: SymbolicTile) -> int:
 
 
 def turns_of(tile: SymbolicTile) -> int:
-    """The number of tiles of an axis."""
-    return -(-int(tile.length) // tile.step)
+    """The number of tiles of an axis, or of a fixed part of one."""
+    return -(-int(tile.length if tile.parent is None else tile.parent.extent) // tile.step)
 
 
 def split_loops(body: Body) -> set[LoopNode]:

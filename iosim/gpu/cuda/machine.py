@@ -175,7 +175,7 @@ def filled_before(schedule: ScheduleLike | ScheduleText, launches: list[Body]) -
     """The tensors that the host fills: those read before they are written, and those of which not all words are
     written: a part of an axis, or what the schedule calls `initialised`."""
     stores = [node for body in launches for node in statements(body) if isinstance(node, StoreNode)]
-    parts = [node.tensor for node in stores for x in node.block.shape if isinstance(parent_of(x), Stretch)]
+    parts = [node.tensor for node in stores for x in node.place if isinstance(parent_of(x), Stretch)]
     return tuple(dict.fromkeys([*read_first(launches), *getattr(schedule, "initialised", ()), *parts]))
 
 

@@ -82,13 +82,19 @@ class LoadNode:
     tensor: str
     where: MaskLine | None
 
+    @property
+    def place(self) -> Shape:
+        """Where the words lie in the tensor."""
+        return self.block.shape
+
 
 @dataclass(eq=False)
 class StoreNode:
-    """SRAM -> HBM."""
+    """SRAM -> HBM. `place` says where the words go in the tensor: a tile of the block may be moved there."""
 
     block: Block
     tensor: str
+    place: Shape
 
 
 @dataclass(eq=False)
@@ -146,7 +152,7 @@ class Recorder(Machine):
         self._body.append(LoadNode(block, tensor, where))
 
     def _put(self, block: Block, tensor: str) -> None:
-        self._body.append(StoreNode(block, tensor))
+        self._body.append(StoreNode(block, tensor, block.shape))
 
     def _apply(self, step: TileStep, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         self._check(*outputs, *inputs)

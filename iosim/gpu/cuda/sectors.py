@@ -59,7 +59,7 @@ def copies(
         for node in statements(body):
             if isinstance(node, LoadNode | StoreNode):
                 loads = isinstance(node, LoadNode)
-                yield node, Copy.of(p, recorder.tensors[node.tensor], node.block, plan, loads)
+                yield node, Copy.of(p, recorder.tensors[node.tensor], node.block, node.place, plan, loads)
 
 
 def beyond_words(p: Attention, copy: Copy, rows: int, columns: int) -> int:

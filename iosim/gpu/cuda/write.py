@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ...core.machine import Block
 from ...core.problem import Attention, Tensor
@@ -15,6 +16,9 @@ from .expressions import Expressions, last_size, letter, split_loops, turns_of, 
 from .mask_tables import Tables
 from .plan import ALL_ROWS, Plan, grid_loop, mark_of, tensors_of
 from .record import Body, FreeNode, LoadNode, LoopNode, NewNode, Statement, StepNode, StoreNode
+
+if TYPE_CHECKING:
+    from ...core.shapes import Shape
 
 C_TYPES = {"int32": "int"}  # element types with another name in C
 
@@ -197,22 +201,22 @@ class Writer:
         """
         block, tensor, loads = node.block, node.tensor, isinstance(node, LoadNode)
         stride = row_stride(self.p, self.tensors[tensor])
-        aligned = is_aligned(self.p, self.tensors[tensor], block)
+        aligned = is_aligned(self.p, self.tensors[tensor], node.place)
         flying = loads and aligned and self.sram_type(block) == self.hbm_type(tensor)
         copy = id(node) if flying else None
         new = [self.access(block, loads, True, copy), hbm(block.base or block, tensor, not loads, copy)]
-        new += [self.access(x, False, False) for tile in block.shape for x in words_of(tile)]
+        new += [self.access(x, False, False) for tile in node.place for x in words_of(tile)]
         counter = f"{tensor}_{'reads' if loads else 'writes'}"
         verb = f"{'load' if loads else 'store'}<{str(aligned).lower()}>"
-        text = f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(block)}, {stride}LL, {counter});"
+        text = f"{verb}({self.reference(block)}, hbm_{tensor} + {self.offset(node.place)}, {stride}LL, {counter});"
         if isinstance(node, LoadNode) and node.where is not None:
             text = f"if ({self.c.line(node.where)}) {text}"
         return new, [text, "copies_commit();"] if flying else [text], copy
 
-    def offset(self, block: Block) -> str:
-        """Words from the start of the tensor to the tile, as a 64-bit product: its factors are ints."""
-        rows, columns = block.shape[0], block.shape[1] if len(block.shape) > 1 else 1
-        stride = block_stride(block)
+    def offset(self, place: Shape) -> str:
+        """Words from the start of the tensor to a place in it, as a 64-bit product: its factors are ints."""
+        rows, columns = place[0], place[1] if len(place) > 1 else 1
+        stride = block_stride(place)
         parts = [f"{self.c.start(rows)} * {stride}LL"] if isinstance(rows, Tile) else []
         parts += [self.c.start(columns)] if isinstance(columns, Tile) else []
         return " + ".join(parts) or "0"

@@ -212,7 +212,7 @@ TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "state": Tensor(("d", "dv"), "stat
            "g": Tensor(("N", 1), "scale"), "gd": Tensor(("N", "d"), "scale"),
            "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 GATED = {"products": ("C", "Q X"), "key_products": ("C", "X"), "delta_values": ("O", "b C X state"),
-         "read_state": ("O", "Q state"), "add_chunk": ("state", "X O")}  # fmt: skip
+         "read_state": ("O", "Q state"), "add_chunk": ("state", "X O"), "state_factors": ("Q", "C X b")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
     **dict.fromkeys(
@@ -253,7 +253,7 @@ ARGUMENTS = {
     "log_sum_exp": ("l", "m"), "keep": ("S", ""), "hide": ("S", ""), "drop": ("S", ""), "scale": ("S", ""),
     "merge": ("m l O", "part LSE"), "add_scores": ("S", "Q K"), "add_maximum": ("m", "S"), "exponentials": ("S", "m"),
     "add_sum": ("l", "P"), "add_maximum_and_sum": ("m l", "S"), "features": ("Q", ""), "more_features": ("Q2", "Q"),
-    "add_keys": ("z", "K"), "cumulate": ("gd", ""), "read_normaliser": ("l", "Q z"),
+    "add_keys": ("z", "K"), "cumulate": ("gd", ""), "invert": ("C", "b"), "own_values": ("O", "C X b"), "less_state": ("O", "Q state"), "read_normaliser": ("l", "Q z"),
     "weighted_sums": ("row", "S l"), "largest": ("index", "S"),
     "copied": ("Q", "O"), "block_scales": ("Kscale", "K"), "quantised": ("V", "K Kscale"),
     "scores_apart": ("S", "Q2 K Krope"), "rescale": ("K", "Kscale"), "probabilities": ("S", "l m"), "probabilities_from_lse": ("S", "LSE"),

@@ -92,16 +92,28 @@ ROWS = [
 ]
 CASES += [(SCHEDULES["cache-write"], p, Tiling(1, 1)) for p in ROWS]
 
-OF_STATES = range(len(CASES), len(CASES) + 3 * len(RULES) + 2)  # each rule: chunks, tensor cores, chunks of a token
-for k, rule in enumerate(RULES):
-    between = {"initial_state": k % 2 == 0, "final_state": k % 3 == 0, "rule": rule, "acc_dtype": "fp32"}
-    whole = {"dtype": "bf16" if k % 2 else "fp16", **between, "initial_state": True, "final_state": True}
-    for p, chunk in (
-        (Attention(29, 7, dv=10, heads=2, dtype="fp32", padding=k % 4, **between), 8 + k % 3),
-        (Attention(45, 16, dv=32, batch=2, **whole), 16),
-        (Attention(11, 8, dv=3, dtype="fp32", **between), 1 + 10 * (k % 2)),
-    ):
-        CASES.append((SCHEDULES["state-fused"], SCHEDULES["state-fused"].about(p), Tiling(chunk, 1)))
+
+def cases_of_rule(k, rule):
+    """Seven cases of a rule of a state: odd sizes and whole 16s in one pass and with saved states, blocks of columns,
+    blocks of rows and columns, chunks of one token or of all."""
+    own = {"rule": rule, "acc_dtype": "fp32"}
+    odd = Attention(
+        29, 7, dv=10, heads=2, dtype="fp32", padding=k % 4, initial_state=k % 2 == 0, final_state=k % 3 == 0, **own
+    )
+    wide = {"dtype": "bf16" if k % 2 else "fp16", "initial_state": True, "final_state": True}
+    wide = Attention(45, 16, dv=32, batch=2, **wide, **own)
+    small = Attention(11, 8, dv=3, dtype="fp32", initial_state=k % 2 == 1, final_state=True, **own)
+    for name, p, tiling in (
+        ("state-fused", odd, Tiling(8 + k % 3, 1)), ("state-fused", wide, Tiling(16, 1)),
+        ("state-saved", odd, Tiling(8 + k % 3, 1, cols_o=4)), ("state-saved", wide, Tiling(16, 1, cols_o=16)),
+        ("state-split", odd, Tiling(9, 1, cols_o=3)), ("state-tiles", odd, Tiling(9, 1, cols_o=4, depth=3)),
+        ("state-fused", small, Tiling(1 + 10 * (k % 2), 1)),
+    ):  # fmt: skip
+        yield SCHEDULES[name], SCHEDULES[name].about(p), tiling
+
+
+OF_RULES = range(len(CASES), len(CASES) + 7 * len(RULES))
+CASES += [case for k, rule in enumerate(RULES) for case in cases_of_rule(k, rule)]
 for more in ({"normalise": True}, {"features": 9, "normalise": True, "final_state": True}):
     p = Attention(30, 6, dv=5, rule="linear", dtype="fp32", initial_state=True, **more)
     CASES.append((SCHEDULES["state-fused"], SCHEDULES["state-fused"].about(p), Tiling(8, 1)))
@@ -109,9 +121,10 @@ for more in ({"normalise": True}, {"features": 9, "normalise": True, "final_stat
 
 def in_the_short_run(k):
     """Of each schedule, one of its three random cases; of the chosen cases all but the second cache of a schedule, and
-    two of three of the rules of a state."""
-    if k in OF_STATES[: 3 * len(RULES)]:
-        return (k - OF_STATES[0]) % 3 < 2
+    three of seven of each rule of a state."""
+    if k in OF_RULES:
+        rule, number = divmod(k - OF_RULES[0], 7)
+        return number in (rule % 2, 3 - rule % 2, 4 + rule % 2)
     name, number = divmod(k, EACH)
     return k not in OF_CACHES[5:] if name >= len(OTHERS) else number == name % EACH
 
