@@ -24,6 +24,7 @@ from .counting.schedule_text import schedules as schedules
 from .counting.step import Step as Step
 from .distributed.answer import Links as Links
 from .distributed.answer import links as links
+from .distributed.state import state_links as state_links
 from .drawing.picture import Picture as Picture
 from .errors import InputError as InputError
 from .errors import IosimError as IosimError

@@ -22,6 +22,7 @@ from ..commands.options import (
     problem_asked,
     problem_options,
     repeated_option,
+    state_options,
 )
 from ..counting.given import Asked, Fields
 from ..errors import InputError
@@ -60,8 +61,9 @@ class Target(NamedTuple):
 
 def read_schemes(value: str | int, option: str) -> object:
     from .schedules import find_schemes
+    from .state import SCHEMES as OF_STATE
 
-    return find_schemes(str(value))
+    return value if value in OF_STATE else find_schemes(str(value))
 
 
 SCHEMES = Kind(read_schemes, listed=True)
@@ -104,6 +106,7 @@ link_options = options(
 @problem_options
 @model_option
 @memory_options
+@state_options
 @multiple_option
 @gqa_option
 @own_option("detail", "Also show the words between each pair of GPUs; with --csv a row for each pair.")
@@ -126,12 +129,17 @@ def command(
 ) -> None:
     """Words that GPUs receive from one another in attention with ring, Ulysses, meshes and others, beside floors.
 
+    With --rule it is a layer with a state: the state is handed on, or gathered, or heads are exchanged.
+
     With -o FILE.html or --open the answer is a page, in which tiles move between GPUs.
 
     Example: iosim links --ranks 8 --N 131072 --d 128 --heads 32 --kv-heads 8 --causal --hardware h100
     """
     from .answer import links
 
+    if asked.given.get("rule"):
+        of_state(asked, {"ranks": ranks, "link": link}, {"--nodes": nodes, "--memory": memory}, passes, target)
+        return
     _ = target.form  # a name that no form has is refused before the work
     choice = asked.choice
     fields: Fields = {
@@ -142,6 +150,22 @@ def command(
     fields |= {"ranks": ranks, "nodes": nodes, "link": link, "network": network, "memory": memory, "detail": detail}
     fields["passes"] = passes
     write([(place.label, links(**place.fields, **fields, **asked.fields)) for place in asked.places], target)
+
+
+def of_state(asked: Asked, own: Fields, others: Fields, passes: str, target: Target) -> None:
+    """Write what GPUs receive in a layer with a state."""
+    from .state import state_links
+
+    vain = {**others, "--pass": passes if passes != "forward" else None, "--M": asked.choice.M}
+    for option, value in vain.items():
+        if value is not None:
+            raise InputError(option, str(value), "nothing with --rule", "leave it out: a state goes between GPUs")
+    if target.form == "html":
+        raise InputError("-o", target.path or "a page", "a file that ends in .json, .csv or .txt, with --rule")
+    hardware = asked.choice.hardware
+    answer_all(
+        [({}, state_links(hardware=hardware, schedules=asked.choice.schedules, **own, **asked.fields))], target.output
+    )
 
 
 def write(found: Sequence[tuple[dict[str, object], Links]], target: Target) -> None:

@@ -29,9 +29,9 @@ from ..counting.sentence import lead_lines, reason_lines, winners
 from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, find, require
+from ..schedules import SCHEDULES, Schedule, family_of, find, require
 from ..timing.bound import RESOURCES, TimeBound, problem_work, rates_of, time_at_least
-from ..timing.claim import Judged, judged, narrower, parse_claim
+from ..timing.claim import Claim, Judged, judged, narrower, parse_claim
 from ..timing.measured import measured_over_bounds
 from ..units import format_bytes, format_rate, parse_bytes
 from ..verdict import joined
@@ -288,7 +288,7 @@ def roofline(
     chosen, under = asked_or_usual(schedules, problem, under)
     for schedule in chosen:
         require(schedule, problem)
-    problems = [problem, replace(problem, N=1)] if decode and problem.N > 1 else [problem]
+    problems = [problem, one_token(problem)] if decode and problem.N > 1 else [problem]
     judgement = None if claim is None else claim_on(claim, problems[-1], chip, chosen)
     phases = [phase_of(p, chip, M_bytes, chosen, rule, under) for p in problems]
     return Roofline(problem, chip, M_bytes, phases, judgement)
@@ -297,12 +297,40 @@ def roofline(
 def claim_on(text: str, p: Attention, chip: Hardware, schedules: Sequence[Schedule]) -> Judged:
     """The judgement of a claim about a forward pass of attention."""
     claim = parse_claim(text)
+    if all(schedule.family == "state" for schedule in schedules):
+        return claim_on_state(claim, p, chip)
     other = [schedule.name for schedule in schedules if schedule.family != ATTENTION]
     if other:
         raise InputError("--claim", text, "a forward pass of attention", f"leave out {joined(other)}")
     schedule = next((one for one in (SCHEDULES["flash2"], *schedules) if allowed(one, p)), schedules[0])
     work = {dtype: problem_work(schedule, own) for dtype in narrower(p.dtype) if (own := in_type(p, dtype))}
     return judged(claim, problem_work(schedule, p), chip, p.dtype, work)
+
+
+def one_token(p: Attention) -> Attention:
+    """The step of one token: over the same keys, or behind a state, which is read and written."""
+    state = {"Nk": 1, "initial_state": True, "final_state": True, "padding": 0} if family_of(p) == "state" else {}
+    return narrowed(p, N=1, **state)
+
+
+def claim_on_state(claim: Claim, p: Attention, chip: Hardware) -> Judged:
+    """The judgement of a claim about a pass of attention with a state, by the bytes that it moves at least."""
+    from ..counting.state_heads import heads_of_problem, problem_of
+
+    if claim.of == "matrix":
+        raise InputError("--claim", claim.text, "a time or bytes a second with a state", "its FLOPs depend on chunks")
+    heads, one = heads_of_problem(p), problem_of(p)
+    work = sum(heads.moved(one.N, one.initial, one.final))
+    instead = {}
+    if one.initial and one.final:
+        narrow = heads._replace(state_word_bytes=min(2, heads.state_word_bytes))
+        unwritten = sum(heads.moved(one.N, one.initial, final=False))
+        instead["states in 16 bit"] = sum(narrow.moved(one.N, one.initial, one.final))
+        if one.N == 1:
+            ring = round(sum(heads.ring_step(heads.best_ring)))
+            instead[f"a ring of {heads.best_ring} rows, mean step"] = ring
+        instead["states that are read and not written"] = unwritten
+    return judged(claim, {"memory": work}, chip, p.dtype, {}, instead)
 
 
 def allowed(schedule: Schedule, p: Attention) -> bool:

@@ -122,13 +122,20 @@ class Judged:
 
 
 def judged(
-    claim: Claim, work: Mapping[str, int], chip: Hardware, dtype: str, others: Mapping[str, Mapping[str, int]]
+    claim: Claim,
+    work: Mapping[str, int],
+    chip: Hardware,
+    dtype: str,
+    others: Mapping[str, Mapping[str, int]],
+    instead: Mapping[str, int] | None = None,
 ) -> Judged:
-    """A claim about some work on a chip. `others` is the least work if the problem had another type, {type: work}."""
+    """A claim about some work on a chip. `others` is the least work if the problem had another type, {type: work};
+    `instead` are other ways to do it, {text: least bytes}."""
     found = Judged(claim, claim.seconds(work), work, times_of(work, rates_of(chip, dtype)), chip, dtype)
     if found.possible:
         return found
     meanings = [
+        *other_ways(found, instead or {}),
         *warm_l2(found),
         *other_types(found, others),
         *other_units(found),
@@ -136,6 +143,13 @@ def judged(
         *other_gpus(found),
     ]
     return Judged(claim, found.seconds, work, found.times, chip, dtype, tuple(meanings))
+
+
+def other_ways(found: Judged, instead: Mapping[str, int]) -> list[str]:
+    """The other ways with which it is possible."""
+    rates = rates_of(found.chip, found.dtype)
+    least = {text: max(times_of({"memory": size}, rates).values(), default=0.0) for text, size in instead.items()}
+    return [f"{text} (at least {microseconds(s)})" for text, s in least.items() if s <= found.seconds]
 
 
 def warm_l2(found: Judged) -> list[str]:
