@@ -99,6 +99,21 @@ def test_kernels_under_a_mask_over_cached_keys_agree():
     assert len(rows) == 24 and [row["faults"] for row in rows if row["faults"]] == []
 
 
+TOKENS = VALIDATION / "h200-2026-11-29" / "token_masks.csv"
+
+
+@pytest.mark.skipif(not TOKENS.exists(), reason="not measured")
+def test_kernels_load_just_the_bits_of_a_mask_that_are_counted():
+    """Beside the words of the schedule, to the byte: of a function alone, also behind `~`, in tiles that divide the
+    lengths. Where another atom decides first, or for documents, no kernel loads more."""
+    rows = [verify(e, load("h200")) for e in evidence(TOKENS.parent, "token_masks")]
+    assert len(rows) == 12 and [row["faults"] for row in rows if row["faults"]] == []
+    assert rows[0]["sm_read_bytes"] + rows[0]["mask_read_bytes"] == rows[0]["hw_read_bytes"] == 15_794_176
+    exact = [row for row in rows if row["sm_read_bytes"] + row["mask_read_bytes"] == row["hw_read_bytes"]]
+    assert len(exact) == 9 and all(row["mask_read_bytes"] > 10**6 for row in rows)
+    assert {row["schedule"] for row in exact} == {"flash1", "flash2", "standard-tiled", "flash2-bwd"}
+
+
 @needs_measurements
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_words_and_bytes_agree(folder):
