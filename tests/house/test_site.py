@@ -86,3 +86,21 @@ def test_no_page_is_wider_than_a_phone_and_the_scripts_of_all_run(site, tmp_path
         site, "/tune/", WIDTHS % [page.replace("/./", "/") for page in pages], tmp_path, width=390
     )
     assert wide == plain == [] and float(size.removesuffix("px")) >= 14
+
+
+ASKED = (
+    "Will it fit?",
+    "Which tiles?",
+    "How long?",
+    "Across GPUs",
+    "A batch",
+    "Your own chip",
+    "Your own schedule",
+    "Floors",
+)
+
+
+def test_the_menu_has_the_pages_that_people_ask_for_and_the_front_page_leads_there():
+    menu = dict(re.findall(r"^ +- ([^:\n]+): ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M))
+    front = (DOCS / "index.md").read_text()
+    assert [name for name in (*ASKED, "Attention with a state") if f"]({menu.get(name)})" not in front] == []
