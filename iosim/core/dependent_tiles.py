@@ -70,6 +70,13 @@ class FromEnd(Stretch):
         super().__init__(length, 0, length)
 
 
+class Backwards(Stretch):
+    """A fixed part of an axis in the tiles of `Stretch`, the last one first."""
+
+    __slots__ = ()
+    backwards = True
+
+
 class Share(Span):
     """One share of an axis: `each` positions, or fewer in the last share. `tile` says which share it is.
 

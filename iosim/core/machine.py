@@ -14,7 +14,7 @@ tiles. `core/numeric.py` carries arrays. Watchers (`core/watchers.py`) see the s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeAlias, cast
 
 from ..errors import ScheduleError
@@ -190,7 +190,10 @@ class Machine:
         start, total = (length.start, length.size) if isinstance(length, Tile) else (0, length)
         axis = length.length if isinstance(length, Tile) else length
         lead = -total % size if isinstance(length, Tile) and length.from_end else 0
-        for index, offset in enumerate(range(-lead, total, size)):
+        offsets: Iterable[tuple[int, int]] = enumerate(range(-lead, total, size))
+        if isinstance(length, Tile) and length.backwards:
+            offsets = reversed([*offsets])
+        for index, offset in offsets:
             first, stop = max(0, offset), min(offset + size, total)
             tile = Tile(axis, stop - first, start + first, index)  # type: ignore[arg-type]
             if where is None or where.active(tile):

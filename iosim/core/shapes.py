@@ -27,6 +27,8 @@ class Tile:
     __slots__ = ("index", "length", "size", "start")
     from_end = False
     """Whether tiles of a loop over it end at its end, so that the short one is the first (`FromEnd`)."""
+    backwards = False
+    """Whether a loop over it visits the last tile first (`Backwards`)."""
 
     def __init__(self, length: Size, size: int, start: int, index: int):
         self.length, self.size, self.start, self.index = length, size, start, index

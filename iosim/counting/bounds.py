@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import wraps
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
 from ..answer import Column, Columns, Row, Table, in_order
 from ..core.problem import DENSE, Attention
@@ -308,6 +308,22 @@ def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> l
     ]  # fmt: skip
 
 
+def state_backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The compulsory words of the gradients of attention with a state: those of each input and each gradient once."""
+    from ..schedules.state import FINAL_STATE, INITIAL_STATE, beta_words, decay_words, length
+    from .state_floors import StateProblem
+
+    given, asked = bool(p[INITIAL_STATE]), bool(p[FINAL_STATE])
+    n, decays = cast("int", length(p)), cast("int", decay_words(p))
+    one = StateProblem(n, p.d, p.dv, decays, beta_words(p), given, asked)
+    words = p.instances * (n * (4 * p.d + 3 * p.dv) + 2 * one.gates + (2 * given + asked) * one.state)
+    return [
+        Bound("state-bwd: compulsory", words, "floor", "q, k, v, gates, dO read once, their gradients written once",
+              "from q, k, v, gates and dO alone", True),
+        counted("state-bwd: attainable", attainable, bool(M_words)),
+    ]  # fmt: skip
+
+
 @of_dense
 def backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The published bounds of the gradients of softmax attention."""
@@ -367,6 +383,7 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "matmul": matmul_bounds,
     "softmax": softmax_bounds,
     "state": state_bounds,
+    "state-bwd": state_backward_bounds,
     "selected": selected_bounds,
     "indexer": indexer_bounds,
     "cache": cache_bounds,

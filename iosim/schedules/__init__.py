@@ -37,6 +37,7 @@ FILES = {
     "cache_write": ("cache-write",),
     "state_forward": ("state-fused", "state-split", "state-tiles"),
     "state_saved": ("state-saved",),
+    "state_backward": ("state-bwd",),
 }  # their order in lists
 SCHEDULES.expect(FILES)
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from ...core.shapes import Tile
     from ...core.typing import Size
 
-STEP_FILES = ("steps/softmax.cuh", "steps/passes.cuh", "steps/backward.cuh", "steps/state.cuh")
+STEP_NAMES = ("softmax", "passes", "backward", "state", "state_backward")
+STEP_FILES = tuple(f"steps/{name}.cuh" for name in STEP_NAMES)
 PRELUDE_FILES = ("gpu/cuda/ptx.cuh", "gpu/cuda/tiles.cuh", "gpu/cuda/mma.cuh", "gpu/cuda/products.cuh", *STEP_FILES)
 KERNEL_DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)

@@ -146,6 +146,8 @@ class Writer:
         i = letter(loop.tile)
         if loop not in self.split:
             turns, inner = self.c.turns(loop.tile), indent(self.placed(loop, "", 0, lines))
+            if loop.tile.parent is not None and loop.tile.parent.backwards:
+                return [f"for (int {i} = {turns} - 1; {i} >= 0; --{i}) {{", *inner, "}"]
             return [f"for (int {i} = 0; {i} < {turns}; ++{i}) {{", *inner, "}"]
         before_last = turns_of(loop.tile) - 1
         whole, last = self.whole_and_last(loop, "", str(before_last), lines)

@@ -56,6 +56,10 @@ CASES += [(SCHEDULES["flash2"], Attention(37, d, Nk=45, batch=2, dtype=dtype, ac
                                          short_tile="first", lse=True), Tiling(16, 16))
           for d, dtype, mask in ((16, "fp16", "causal"), (7, "fp32", "window:9"), (8, "bf16", "causal:b"), (8, "fp32", "dense"))]  # fmt: skip
 
+CASES += [(SCHEDULES["state-bwd"], Attention(23, 16, dv=dv, batch=2, dtype=dtype, acc_dtype="fp32", rule=rule, initial_state=True,
+                                            final_state=rule == "retnet"), Tiling(rows, 1))
+          for rule, dv, dtype, rows in (("retnet", 16, "fp16", 16), ("gla", 7, "fp32", 5))]  # fmt: skip
+
 CASES += [(SCHEDULES["flash2-pinned"], Attention(21, d, Nk=45, batch=2, dtype=dtype, acc_dtype="fp32", mask=parse_mask(mask)),
            Tiling(16, 16, kept=kept))
           for d, dtype, mask, kept in ((16, "fp16", "causal", 20), (7, "fp32", "dense", 1), (8, "bf16", "window:9", 45))]  # fmt: skip
@@ -160,6 +164,20 @@ def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
         assert counted == words
         assert pointers == words
     assert program.smem_bytes == program.footprint_bytes
+
+
+@pytest.mark.parametrize("rule", ["mamba2", "gla"])
+def test_gates_take_in_a_gradient_of_the_last_state(rule, tmp_path):
+    """For a moment both states are on chip. What comes after does not always fit into the place of the first."""
+    schedule = SCHEDULES["state-bwd"]
+    p = schedule.about(Attention(13, 6, dv=5, dtype="fp32", rule=rule, initial_state=True, final_state=True))
+    program = generate(schedule, p, Tiling(4, 1), True)
+    inputs, answers = example_arrays(schedule, program, 1, rounded)
+    outputs, counted, _ = on_cpu.run(on_cpu.build([program], tmp_path), 0, program, inputs)
+    for name, wanted in answers.items():
+        np.testing.assert_allclose(outputs[name], wanted, atol=1e-4, err_msg=name)
+    assert counted == simulated(schedule, p, Tiling(4, 1))
+    assert program.smem_bytes >= program.footprint_bytes
 
 
 def test_every_schedule_has_its_kernels():
