@@ -104,9 +104,9 @@ def cases_of_rule(k, rule):
     odd = Attention(
         29, 7, dv=10, heads=2, dtype="fp32", padding=k % 4, initial_state=k % 2 == 0, final_state=k % 3 == 0, **own
     )
-    wide = {"dtype": "bf16" if k % 2 else "fp16", "initial_state": True, "final_state": True}
-    wide = Attention(45, 16, dv=32, batch=2, **wide, **own)
-    small = Attention(11, 8, dv=3, dtype="fp32", initial_state=k % 2 == 1, final_state=True, **own)
+    own["final_state"] = True
+    wide = Attention(45, 16, dv=32, batch=2, dtype="bf16" if k % 2 else "fp16", initial_state=True, **own)
+    small = Attention(11, 8, dv=3, dtype="fp32", initial_state=k % 2 == 1, **own)
     for name, p, tiling in (
         ("state-fused", odd, Tiling(8 + k % 3, 1)), ("state-fused", wide, Tiling(16, 1)),
         ("state-saved", odd, Tiling(8 + k % 3, 1, cols_o=4)), ("state-saved", wide, Tiling(16, 1, cols_o=16)),
