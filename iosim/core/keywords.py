@@ -34,7 +34,7 @@ class OtherOptions(TypedDict, total=False):
     key_block: int
     rule: str
     chunk: int
-    columns: int
+    state_columns: int
     key_heads: int
     initial_state: bool
     final_state: bool

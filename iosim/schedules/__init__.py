@@ -47,7 +47,7 @@ OPTIONS = {
     "decode": ("splits", "page_size"),
     "selected": ("top_k", "key_block"),
     "state": (
-        *("rule", "chunk", "columns", "key_heads", "initial_state", "final_state", "state_dtype"),
+        *("rule", "chunk", "state_columns", "key_heads", "initial_state", "final_state", "state_dtype"),
         *("normalise", "features", "padding", "ring", "drafts", "accepted"),
     ),
 }  # that these files declare, in the order of lists

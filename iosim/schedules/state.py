@@ -65,7 +65,9 @@ RULE = Option(
     metavar="RULE",
 )
 CHUNK = Option("chunk", COUNT_OR_0, "Tokens of a chunk of a state (default: the best in M, or 64).", 0, "COUNT")
-COLUMNS = Option("columns", COUNT_OR_0, "Columns of a block of the state (default: all, or the best in M).", 0, "COUNT")
+COLUMNS = Option(
+    "state_columns", COUNT_OR_0, "Columns of a block of the state (default: all, or the best in M).", 0, "COUNT"
+)
 INITIAL_STATE = Option("initial_state", FLAG, "A state before the first token is given.", False)
 FINAL_STATE = Option("final_state", FLAG, "The state after the last token is stored.", False)
 STATE_DTYPE = Option("state_dtype", TYPE, "Type of states in HBM (default: that of --acc-dtype).", "", metavar="TYPE")
@@ -167,8 +169,8 @@ def check_heads(p: Attention) -> None:
 
 
 def tiles_named(**usual: int) -> Callable[[Attention, bool], Tiling | None]:
-    """A function of the tiles that --chunk and --columns name (`Schedule.named_tiles`). Where no M is given, those that
-    are not given are usual ones; where it is, None stands for a search. `usual` are sizes beside the chunk."""
+    """A function of the tiles that --chunk and --state-columns name (`Schedule.named_tiles`). Where no M is given,
+    those that are not given are usual ones; where it is, None stands for a search. `usual` are other sizes."""
 
     def named(p: Attention, memory: bool) -> Tiling | None:
         if memory and not (p[CHUNK] and (p[COLUMNS] or not usual)):
