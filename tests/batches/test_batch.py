@@ -460,3 +460,14 @@ def test_counts_beyond_64_bits_are_exact(mask):
     for way, name in (("repeat", "flash2"), ("split", "split-kv"), ("paged", "paged")):
         total = sum(iosim.count(N=n, Nk=k, d=128, schedules=name, **fields)[name].total for n, k in shapes)
         assert found[way].total == total > 2**53
+
+
+def test_the_room_of_unequal_requests_is_that_of_the_one_and_the_launch_that_need_most():
+    """Short requests have smaller tiles, and the launch that adds up the shares of keys needs less than the others."""
+    asked = {"d": 16, "heads": 4, "kv_heads": 2, "mask": "causal", "tiles": "32x32", "M": "64KB"}
+    parts = ["1:9", "20:40", "3:200"]
+    together, apart = iosim.batch(", ".join(parts), **asked), [iosim.batch(part, **asked) for part in parts]
+    for way in ("repeat", "pack", "paged"):
+        assert together[way].smem_peak_bytes == max(found[way].smem_peak_bytes for found in apart), way
+    tiles_of_q_and_k = (20 + 32) * 16 * 2
+    assert together["split"].smem_peak_bytes > tiles_of_q_and_k

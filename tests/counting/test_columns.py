@@ -34,6 +34,14 @@ def test_a_plain_row_has_the_fixed_columns_only(command, iosim):
 
 
 @pytest.mark.parametrize("command", ["count", "sweep", "tune"])
+@pytest.mark.parametrize("dv", [4, 8, 16])
+def test_values_of_another_width_are_a_column(command, dv, iosim):
+    """Narrower than keys or wider. As wide as keys they need none, but are an axis of a sweep that names them."""
+    row = read(iosim, command, *SMALL, "--schedule", "flash2", "--dv", dv)[0]
+    assert row.get("dv") == (None if dv == 8 and command != "sweep" else str(dv))
+
+
+@pytest.mark.parametrize("command", ["count", "sweep", "tune"])
 @pytest.mark.parametrize("option", UNUSUAL)
 def test_an_option_is_a_column_at_the_end(command, option, iosim):
     name, value = UNUSUAL[option]
