@@ -46,14 +46,16 @@ class Instance:
     cost: str  # "reads", "total", or "adds": reads, writes and adds
     mask: str = "dense"  # dense, causal, causal+1, window:W, sparse:PERCENT; mla is dense with V in K
 
-    backward: bool = False  # of the gradients; then two keys or more, without a mask
+    backward: bool = False  # of the gradients; then two keys or more, and mask is dense, or stored if P is at the start
 
     def visible(self) -> list[list[bool]]:
         """The matrix of visible pairs."""
         return [[sees(self.mask, i, j) for j in range(self.Nk)] for i in range(self.N)]
 
     def arguments(self) -> list[str]:
-        """The arguments that both programs take before and after their own."""
+        """The arguments that programs take after their own."""
+        if self.backward:
+            return ["stored"] if self.mask == "stored" else []
         rows = ",".join("".join("01"[s] for s in row) for row in self.visible())
         return [rows if self.mask not in ("dense", "mla") else "dense", *(["mla"] if self.mask == "mla" else [])]
 
@@ -119,6 +121,17 @@ def backward(short: bool) -> Iterator[Instance]:
         for M in (3, 4) if short else (2, 3, 4, 5):
             for cost in ("reads", "total", "adds"):
                 yield Instance(*shape, M, cost, backward=True)
+    if short:
+        yield Instance(1, 2, 1, 1, 3, "total", "stored", backward=True)
+        return
+    for shape in [(1, 2, 2, 2), (1, 2, 1, 3), (1, 2, 3, 1), (1, 2, 2, 3), (1, 2, 3, 2)]:
+        for M in (3, 4, 6, 8, 10):
+            for cost in ("total", "adds"):
+                yield Instance(*shape, M, cost, backward=True)
+    for shape in [(1, 2, 1, 1), (2, 2, 1, 1), (1, 2, 2, 2), (1, 2, 1, 3), (1, 2, 3, 1)]:
+        for M in (2, 3, 4, 6):
+            for cost in ("total", "adds"):
+                yield Instance(*shape, M, cost, "stored", backward=True)
 
 
 def larger(short: bool) -> Iterator[Instance]:
@@ -154,7 +167,7 @@ def build(name: str, folder: Path, optimised: str = "-O3") -> str:
 def ask(program: str, x: Instance, *numbers: int) -> list[str]:
     """The words that a program prints about an instance."""
     sizes = [str(n) for n in (x.N, x.Nk, x.d, x.dv, x.M)]
-    command = [program, *sizes, x.cost, *map(str, numbers), *([] if x.backward else x.arguments())]
+    command = [program, *sizes, x.cost, *map(str, numbers), *x.arguments()]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
 
 
@@ -187,6 +200,11 @@ def rows(
             yield row("orders", x, "reached", int(words), start)
 
 
+def most_states(x: Instance) -> int:
+    """The most states that the kept search of an instance has."""
+    return 4_000_000 if x.backward and (x.d + x.dv > 3 or x.mask == "stored") else 700_000
+
+
 def below(r: dict[str, object]) -> bool:
     """Whether a row contradicts a floor: a cost that some run reaches is under it."""
     return r["found"] != "at-least" and int(str(r["words"])) < max(int(str(r["floor"])), int(str(r["compulsory"])))
@@ -196,7 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--only", choices=["exact", "backward", "orders"])
-    parser.add_argument("--limit", type=int, default=700_000, help="states of an exact search")
+    parser.add_argument("--limit", type=int, help="states of an exact search (default: those of the kept rows)")
     parser.add_argument("--work", type=int, default=2_000_000, help="events that a search over orders simulates")
     parser.add_argument("--out", default=str(HERE / "results.csv"))
     given = parser.parse_args()
@@ -204,7 +222,7 @@ def main() -> int:
     with open(given.out, "w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
-        for r in rows(given.short, lambda x: given.limit, given.work, given.only):
+        for r in rows(given.short, lambda x: given.limit or most_states(x), given.work, given.only):
             table.writerow(r)
             file.flush()
             if below(r):

@@ -1,12 +1,14 @@
 // Prints the least cost of the backward pass of one tiny attention instance over all runs of the class (search.h).
 //
-//   pebble_backward N Nk d dv M reads|total|adds LIMIT      dense, with at least two keys; output as that of pebble
+//   pebble_backward N Nk d dv M reads|total|adds LIMIT [stored]     dense, with at least two keys; output as that of pebble
 //
 // Words: q, k, v, g (dO); c(i,j,A) = the sum of the products q*k of a pair over the set A of columns, and for all of them
 // s or p, which take each other's place; e(i,j,B) = that of g*v, and for all columns dP; t(i,j) = dS; Q(i,m,S), K(j,m,S)
-// and W(j,m,S) = sums of dQ, dK, dV over the set S of keys or of rows. Every set is allowed. P is not stored at the start.
+// and W(j,m,S) = sums of dQ, dK, dV over the set S of keys or of rows. Every set is allowed. P lies in slow memory at
+// the start if `stored` is given.
 #include "search.h"
 static int N, Nk, d, dv;
+static bool stored;
 struct Word { char kind; int a, b, s; };
 static std::vector<Word> words;
 static std::map<std::tuple<char,int,int,int>, int> index_of;
@@ -42,6 +44,7 @@ static void build() {
     for (int j = 0; j < Nk; j++) for (int m = 0; m < d; m++) inputs |= w('k', j, m, 0);
     for (int j = 0; j < Nk; j++) for (int m = 0; m < dv; m++) inputs |= w('v', j, m, 0);
     for (int i = 0; i < N; i++) for (int m = 0; m < dv; m++) inputs |= w('g', i, m, 0);
+    for (int i = 0; stored && i < N; i++) for (int j = 0; j < Nk; j++) inputs |= w('c', i, j, of_d);
     for (int i = 0; i < N; i++) for (int j = 0; j < Nk; j++) {
         sums('c', i, j, of_d, false, [&](int m) { return w('q', i, m, 0) | w('k', j, m, 0); });
         sums('e', i, j, of_dv, false, [&](int m) { return w('g', i, m, 0) | w('v', j, m, 0); });
@@ -97,7 +100,7 @@ static void find_words() {
         auto want = [&](char kind, int a, int m, int x, Set first, bool gradient) {
             Set output = full[std::make_tuple(kind, a, m)], covered = holding(kind, a, m, x);
             needs.push_back({output, covered, first});
-            for (int c = 0; c < d; c++)
+            for (int c = 0; !stored && c < d; c++)
                 needs.push_back({output, covered | t | (gradient ? 0 : score) | holding('c', i, j, c), w('q', i, c, 0) | w('k', j, c, 0)});
             for (int c = 0; gradient && c < dv; c++)
                 needs.push_back({output, covered | t | holding('e', i, j, c), w('g', i, c, 0) | w('v', j, c, 0)});
@@ -122,6 +125,7 @@ int main(int argc, char** argv) {
     N = atoi(argv[1]); Nk = atoi(argv[2]); d = atoi(argv[3]); dv = atoi(argv[4]); M = atoi(argv[5]);
     count_writes = strcmp(argv[6], "reads");
     adds = !strcmp(argv[6], "adds");
+    stored = argc > 8 && !strcmp(argv[8], "stored");
     build();
     find_symmetries();
     find_words();
