@@ -63,3 +63,12 @@ def padded(found: Arrays, N: int) -> Arrays:
     for name, x in whole.items():
         x[: len(found[name])] = found[name]
     return {**found, **whole}
+
+
+def slots(states: Array, N: int) -> Array:
+    """States (n, d, dv) one below the other, with 0 for those of N tokens that are padding."""
+    import numpy as np
+
+    whole = np.zeros((N, *states.shape[1:]))
+    whole[: len(states)] = states
+    return whole.reshape(-1, states.shape[2])

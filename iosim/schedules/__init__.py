@@ -38,6 +38,7 @@ FILES = {
     "state_forward": ("state-fused", "state-split", "state-tiles"),
     "state_saved": ("state-saved",),
     "state_backward": ("state-bwd",),
+    "state_backward_saved": ("state-bwd-saved",),
 }  # their order in lists
 SCHEDULES.expect(FILES)
 

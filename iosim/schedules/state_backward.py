@@ -121,17 +121,18 @@ def key_gradients(chip: Machine, p: Attention, c: Tile, ds: Block, ends: tuple[B
         chip.update((each, end), gate_gradients, q, dq)
         chip.store(each, "dg", c)
         chip.free(each, dq)
-    value_gradients(chip, p, c, (q, k, do, *gates), ds)
+    _, dv = value_products(chip, p, c, (q, k, do, *gates), ds)
+    chip.store(dv, "dV", c)
     chip.update(ds, add_chunk_back, q, do, *gates)
 
 
-def value_gradients(chip: Machine, p: Attention, c: Tile, of: tuple[Input, ...], ds: Block) -> None:
-    """dV of a chunk, from the gradient of the state after it and from its own queries."""
+def value_products(chip: Machine, p: Attention, c: Tile, of: tuple[Input, ...], ds: Block) -> tuple[Block, Block]:
+    """(products of the queries and keys of a chunk, dV from these and from the gradient of the state after it)."""
     q, k, do, *gates = of
     s = chip.compute("P", (c, c), products, q, k, *gates)
     dv = chip.compute("dV", (c, p.dv), read_gradient, k, ds, *gates)
     chip.update(dv, add_value_gradients, s, do)
-    chip.store(dv, "dV", c)
+    return s, dv
 
 
 def has_gates(p: Attention[Size]) -> bool:
@@ -172,6 +173,7 @@ def backward_answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     rows = {name: hbm[name][:n] for name in OF_TOKENS if name in hbm}
     found = oracle.padded(oracle.gradients(rows, log_decays(hbm, p)["g"][:n], first, last), p.N)
     asked = {"dQ": True, "dK": True, "dV": True, "dg": has_gates(p), "dS0": p[INITIAL_STATE]}
+    asked["dbeta"] = rule_of(p).delta
     return {name: found[name] for name, there in asked.items() if there}
 
 

@@ -96,3 +96,65 @@ STEP gate_gradients(const G& dg, const E& e, const Q& q, const D& dq) {
         e.set(c, 0, sum);
     });
 }
+
+// r_t = v_t - what the state before t answers to k_t, in the place of v
+template <class V, class B, class S, class K, class H, class... G>
+STEP delta_rests(const V& v, const B& b, const S& s, const K& k, const H& state, const G&... g) {
+    each_column(v, [&](int c) {
+        for (int t = 0; t < v.rows; ++t) {
+            float answer = 0.0f;
+            for (int m = 0; m < k.cols; ++m) answer += k.get(t, m) * decay_to(t, m, g...) * state.get(m, c);
+            for (int j = 0; j < t; ++j) answer += s.get(t, j) * b.get(j) * v.get(j, c);
+            v.set(t, c, v.get(t, c) - answer);
+        }
+    });
+}
+
+// U = b V, row by row
+template <class U, class B, class V> STEP weigh_rows(const U& u, const B& b, const V& v) {
+    own_pieces<1>(u, u.rows, [&](int r, int c) {
+        if (c < u.cols) u.set(r, c, b.get(r) * v.get(r, c));
+    });
+}
+
+// du_t -= the sum of s_it b_i du_i over later tokens i, from the last token on
+template <class V, class S, class B> STEP solve_back(const V& dv, const S& s, const B& b) {
+    each_column(dv, [&](int c) {
+        for (int t = dv.rows - 1; t >= 0; --t) {
+            float sum = dv.get(t, c);
+            for (int i = t + 1; i < dv.rows; ++i) sum -= s.get(i, t) * b.get(i) * dv.get(i, c);
+            dv.set(t, c, sum);
+        }
+    });
+}
+
+// n = - b n, row by row
+template <class N, class B> STEP weigh_down(const N& n, const B& b) {
+    own_pieces<1>(n, n.rows, [&](int r, int c) {
+        if (c < n.cols) n.set(r, c, -b.get(r) * n.get(r, c));
+    });
+}
+
+// z_ij = n_i . u_j for j < i, else 0
+template <class Z, class N, class U> STEP earlier_rows(const Z& z, const N& n, const U& u) { earlier(z, n, u, 1); }
+
+// dS += K^T n, each decayed down to the start of the chunk
+template <class D, class K, class N, class... G>
+STEP add_keys_back(const D& ds, const K& k, const N& n, const G&... g) {
+    const auto weight = [&](int r, int x) { return k.get(x, r) * decay_to(x, r, g...); };
+    by_columns(ds, k.rows, n, weight, Add<D>{ds, 1.0f});
+}
+
+// dg += K dK, in the words of a gate
+template <class G, class K, class D> STEP more_keys(const G& dg, const K& k, const D& dk) {
+    own_pieces<1>(dg, dg.rows, [&](int r, int c) {
+        if (c < dg.cols) dg.set(r, c, dg.get(r, c) + of_gate(k, dk, r, c, dg.cols));
+    });
+}
+
+// X += Y
+template <class X, class Y> STEP add_rows(const X& x, const Y& y) {
+    own_pieces<1>(x, x.rows, [&](int r, int c) {
+        if (c < x.cols) x.set(r, c, x.get(r, c) + y.get(r, c));
+    });
+}

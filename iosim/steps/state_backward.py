@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .softmax import Operands, flops, work
-from .state import logs
+from .state import logs, weighted
 
 if TYPE_CHECKING:
     from .softmax import Array
@@ -128,3 +128,75 @@ def gate_gradients(dg: Array, e: Array, q: Array, dq: Array) -> None:
     dg += of_gates(q * dq, dg.shape[1])
     dg[...] = dg[::-1].cumsum(axis=0)[::-1] + e
     e[...] = dg[0]
+
+
+# ---------------------------------------------------------------- the delta rule
+# u_t = b_t r_t with r_t = v_t - (A_t S_(t-1))^T k_t, and dV_t = b_t du_t. n is - dV, and z is n_i . u_j for j < i.
+
+
+@work(other=lambda v, b, s, k, state, *g: [(3, *v), (*v, s[0])])
+@flops(lambda v, b, s, k, state, *g: (2, *v, state[0]))
+@Operands(reads_whole=(0, 1, 2, 3, 4, 5))
+def delta_rests(v: Array, b: Array, s: Array, k: Array, state: Array, g: Array | None = None) -> None:
+    """r_t in the place of v, token by token. s holds the products of `key_products`, and the state is that before the
+    chunk."""
+    import numpy as np
+
+    before = (k * np.exp(logs(k, g))) @ state
+    for t in range(len(v)):
+        v[t] -= before[t] + s[t, :t] @ (b[:t, None] * v[:t])
+
+
+@work(other=lambda u, b, v: [u])
+@Operands()
+def weigh_rows(u: Array, b: Array, v: Array) -> None:
+    """U = b V, row by row: u and v (rows, dv), b (rows,)."""
+    u[...] = b[:, None] * v
+
+
+@work(other=lambda dv, s, b: [(3, *dv), (*dv, s[0])])
+@Operands(reads_whole=(0, 1, 2))
+def solve_back(dv: Array, s: Array, b: Array) -> None:
+    """du in the place of what it is without later tokens of the chunk, from the last token on. s is that of
+    `key_products`."""
+    for t in reversed(range(len(dv))):
+        dv[t] -= (s[t + 1 :, t] * b[t + 1 :]) @ dv[t + 1 :]
+
+
+@work(other=lambda n, b: [(2, *n)])
+@Operands()
+def weigh_down(n: Array, b: Array) -> None:
+    """n = - b n, row by row: n (rows, dv), b (rows,)."""
+    n *= -b[:, None]
+
+
+@work()
+@flops(lambda z, n, u: (2, *z, n[1]))
+@Operands(reads_whole=(2,))
+def earlier_rows(z: Array, n: Array, u: Array) -> None:
+    """z_ij = n_i . u_j for j < i, else 0."""
+    z[...] = weighted(n, u, None, 1)
+
+
+@work(exps=lambda ds, k, n, *g: list(g[:1]), other=lambda ds, k, n, *g: [k] if g else [])
+@flops(lambda ds, k, n, *g: (2, *ds, k[0]))
+@Operands(reads_whole=(1, 2, 3))
+def add_keys_back(ds: Array, k: Array, n: Array, g: Array | None = None) -> None:
+    """dS += K^T n, each decayed down to the start of the chunk."""
+    import numpy as np
+
+    ds += (k * np.exp(logs(k, g))).T @ n
+
+
+@work(other=lambda dg, k, dk: [(2, *dk)])
+@Operands()
+def more_keys(dg: Array, k: Array, dk: Array) -> None:
+    """dg += K dK, in the words of a gate."""
+    dg += of_gates(k * dk, dg.shape[1])
+
+
+@work(other=lambda x, y: [x])
+@Operands()
+def add_rows(x: Array, y: Array) -> None:
+    """X += Y: (rows, d)."""
+    x += y

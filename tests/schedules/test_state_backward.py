@@ -8,13 +8,13 @@ import pytest
 from verdicts import mutant, wrong
 
 import iosim
-from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Tiling, Traffic
+from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic
 from iosim.core.dependent_tiles import Backwards
 from iosim.oracles.state import recurrence
 from iosim.oracles.state_backward import gradients
 from iosim.schedules.state import RULES
 
-BACKWARD = ("state-bwd",)
+BACKWARD = ("state-bwd", "state-bwd-saved", "state-bwd-saved")
 
 
 def problem(name, rule, N, d, dv, **more):
@@ -72,7 +72,7 @@ def check_random(seed):
     assert wrong(SCHEDULES[name], p, tiling, seed=seed) == set(), (name, p.unusual(), tiling)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 20))
+@pytest.mark.parametrize("seed", range(0, 60, 20))
 def test_words_and_gradients_at_random(seed):
     for each in range(seed, seed + 20):
         check_random(each)
@@ -107,7 +107,26 @@ def test_a_mistake_is_caught(within, old, new, caught):
     assert wrong(mutant(SCHEDULES["state-bwd"], old, new, within), *GATED) == caught
 
 
+DELTA = (Attention(13, 4, dv=5, rule="kda", initial_state=True, final_state=True), Tiling(4, 1))
+MISTAKES_WITH_SAVED_STATES = [
+    ("chip.update(n, solve_back, s, b)", "pass", {"output"}),
+    ("chip.update(dk, add_rows, before)", "pass", {"output"}),
+    ("chip.update(each, more_keys, k, before)", "pass", {"output"}),
+    ("chip.update(ds, add_keys_back, k, n, *gates)", "pass", {"output"}),
+    ("chip.update(n, weigh_down, b)", "pass", {"output"}),
+    ("chip.free(w)\n", "pass\n", {"footprint"}),
+    ("Backwards(p.N, 0, length(p))", "p.N", {"output"}),
+    ('chip.load("SN")', 'chip.load("dSN")', {"output", "formula"}),
+]
+
+
+@pytest.mark.parametrize("old, new, caught", MISTAKES_WITH_SAVED_STATES)
+def test_a_mistake_with_saved_states_is_caught(old, new, caught):
+    assert wrong(mutant(SCHEDULES["state-bwd-saved"], old, new), *DELTA) == caught
+
+
 def test_the_text_without_a_mistake_passes_every_check():
+    assert wrong(mutant(SCHEDULES["state-bwd-saved"]), *DELTA) == set()
     assert wrong(mutant(SCHEDULES["state-bwd"]), *GATED) == set()
 
 
@@ -126,6 +145,33 @@ def test_words_a_token(rule, reads, writes, peak):
     Folded(problem("state-bwd", rule, 8192, 128, 128), traffic, room).run(SCHEDULES["state-bwd"], Tiling(64, 1))
     assert (sum(traffic.reads.values()), sum(traffic.writes.values())) == (8192 * reads, 8192 * writes)
     assert room.peak_words == peak
+
+
+@pytest.mark.parametrize("rule, words", [("linear", 0), ("mamba2", 1), ("gdn", 2), ("kda", 129)])
+@pytest.mark.parametrize("chunk", [64, 100])
+def test_words_a_token_with_saved_states(rule, words, chunk):
+    """2d + 2dv + s / C words a token are read and 2d + dv written, with two states on chip; a gate once each way."""
+    traffic, p = Traffic(), problem("state-bwd-saved", rule, 8192, 128, 128)
+    Folded(p, traffic).run(SCHEDULES["state-bwd-saved"], Tiling(chunk, 1))
+    assert sum(traffic.reads.values()) == 8192 * (512 + words) + -(-8192 // chunk) * 128 * 128
+    assert sum(traffic.writes.values()) == 8192 * (384 + words)
+
+
+def test_from_which_chunk_on_saved_states_are_read_faster_than_two_scans():
+    for chunk, less in ((42, False), (43, True)):
+        found = iosim.count(2**20, 128, rule="linear", chunk=chunk, schedules=["state-bwd", "state-bwd-saved"])
+        assert (found["state-bwd-saved"].reads < found["state-bwd"].reads) is less
+
+
+def test_the_states_are_those_that_a_forward_pass_saves():
+    """`state-saved` leaves them in the slots from which they are read."""
+    sizes, tiling = (13, 4, 5), Tiling(4, 1)
+    p, back = (problem(name, "gdn", *sizes, initial_state=True) for name in ("state-saved", "state-bwd-saved"))
+    hbm = SCHEDULES["state-bwd-saved"].example(np.random.default_rng(1), back, None)
+    forward = Numeric(p, {name: x for name, x in hbm.items() if name != "H"}).run(SCHEDULES["state-saved"], tiling)
+    for first in range(0, 13, 4):
+        rows = slice(4 * first, 4 * first + 4)
+        np.testing.assert_allclose(forward.array("H")[rows], hbm["H"][rows], atol=1e-13)
 
 
 # ---------------------------------------------------------------- loops that go backwards

@@ -166,10 +166,14 @@ def test_kernels_compute_and_move_what_the_simulation_says(programs, k):
     assert program.smem_bytes == program.footprint_bytes
 
 
-@pytest.mark.parametrize("rule", ["mamba2", "gla"])
-def test_gates_take_in_a_gradient_of_the_last_state(rule, tmp_path):
-    """For a moment both states are on chip. What comes after does not always fit into the place of the first."""
-    schedule = SCHEDULES["state-bwd"]
+@pytest.mark.parametrize(
+    "name, rule",
+    [("state-bwd", "mamba2"), ("state-bwd", "gla"), ("state-bwd-saved", "gla"), ("state-bwd-saved", "deltanet"),
+     ("state-bwd-saved", "gdn"), ("state-bwd-saved", "kda")],
+)  # fmt: skip
+def test_gates_take_in_a_gradient_of_the_last_state(name, rule, tmp_path):
+    """Both states are on chip. What comes after one does not always fit into its place."""
+    schedule = SCHEDULES[name]
     p = schedule.about(Attention(13, 6, dv=5, dtype="fp32", rule=rule, initial_state=True, final_state=True))
     program = generate(schedule, p, Tiling(4, 1), True)
     inputs, answers = example_arrays(schedule, program, 1, rounded)
