@@ -86,7 +86,7 @@ NOT_IN_PYTHON = {"as_json", "as_csv", "causal", "detail", "every", "config", "co
                  "in_browser"}  # fmt: skip
 PYTHON_NAMES = {"no_counters": "counters", "kind": "format", "as_grid": "grid"}
 SPECIAL = {
-    "tune": {"curve", "over", "by", "at_most", "x_floor"},  # functions of their own
+    "tune": {"curve", "over", "by", "at_most", "x_floor", "decode"},  # functions of their own
     "sweep": {"path", "format", "part_rows", "resume", "quiet", "gather"},  # the answer is a DataFrame
     "plot": {"M"},
     "trace": {"schedules"}, "cache": {"schedules", "path", "trace"},  # one schedule: `schedule`
