@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import FoldingError, ScheduleError
-from .arrays import smaller
+from .arrays import larger, largest, smaller
 from .machine import Block
 from .shapes import Tile, same
 
@@ -117,6 +117,46 @@ class Share(Span):
         """Whether the shares are nested. `others` are the tiles that the loop over the shares depends on."""
         outer = next((x for x in others if isinstance(x, Share)), None)
         return outer is not None and others == {outer, outer.tile} and same(outer.length, self.tile.length)
+
+
+class UpTo(Span):
+    """The positions of a share up to tile i of a loop over it in single positions: before i, and with `own` i too.
+
+    With `last_only` it is i alone, and only where i is the last position of the share.
+    """
+
+    __slots__ = ("last_only", "own", "share")
+
+    def __init__(self, share: Share, i: Tile, own: bool, last_only: bool = False):
+        self.length, self.share, self.tile, self.own, self.last_only = share.length, share, i, own, last_only
+
+    @property
+    def start(self) -> Size:  # type: ignore[override]
+        return self.tile.start if self.last_only else self.share.start
+
+    @property
+    def size(self) -> Size:  # type: ignore[override]
+        return self._size(self.tile.start - self.share.start + 1, self.share.size)
+
+    @property
+    def extent(self) -> Size:
+        return self.share.extent if self.own else self.share.extent - 1
+
+    def _size(self, place: Size, length: Size) -> Size:
+        """The size for the position that is so many from the start of a share on, counted from 1."""
+        return (place == length) * 1 if self.last_only else place - 1 + self.own
+
+    def rows(self, rows: SizeClasses) -> SizeClasses:
+        found = []
+        for times, sizes in rows:
+            length = sizes[self.share]
+            if (other := next((x for x in sizes if isinstance(x, UpTo) and not x.last_only), None)) is not None:
+                found.append((times, {**sizes, self: self._size(sizes[other] + 1 - other.own, length)}))
+                continue
+            shares = times // larger(length, 1)
+            for place in range(1, largest(self.share.extent) + 1):
+                found.append((shares * (place <= length), {**sizes, self: self._size(place, length)}))
+        return found
 
 
 class Moved(Span):

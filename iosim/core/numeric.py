@@ -39,6 +39,7 @@ class Numeric(Machine):
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):
         super().__init__(problem, *watchers)
         self.hbm, self.double = dict(hbm), double
+        self._given = set(self.hbm)  # arrays that others hold: they are copied before anything is stored to them
         self.turn: tuple[int, int] | None = None
         """The number of the outermost parallel loop that runs, and its iteration: a GPU, or a thread block."""
         self._owners: dict[str, NDArray[np.int64]] = {}
@@ -148,6 +149,9 @@ class Numeric(Machine):
         index = slices(block.shape)
         self._claim(tensor, index, stores=True)
         self._at_home(block, tensor, index)
+        if tensor in self._given:
+            self._given.remove(tensor)
+            self.hbm[tensor] = self.hbm[tensor].copy()
         self.array(tensor)[index] = self._rounded(value_of(block), self.p.hbm_type(self.tensors[tensor]))
 
     def _apply(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:

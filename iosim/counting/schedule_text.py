@@ -225,13 +225,27 @@ def factored(schedule: Schedule, given: Attention, t: Tiling) -> dict[tuple[str,
 
 def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
     """The values of the letters that formulas of a schedule may have."""
-    sizes = {name: getattr(p, name) for name in SIZES} | vars(t) | {"Br": t.rows_q, "Bc": t.rows_k}
+    sizes = (
+        {name: getattr(p, name) for name in SIZES}
+        | vars(t)
+        | {"Br": t.rows_q, "Bc": t.rows_k, "L": ring_of(schedule, p)}
+    )
     used = re.findall(r"[A-Za-z_]+", f"{ALWAYS} {schedule.formula}")
     tiles = {
-        letter: eval(re.sub(r"(?<=\w) (?=\w)", " * ", text), {"ceil": ceil}, sizes) for letter, text in LETTERS.items()
+        letter: eval(re.sub(r"(?<=[\w)]) (?=[\w(])", " * ", text), {"ceil": ceil}, sizes)
+        for letter, text in LETTERS.items()
     }
     known = {**sizes, **tiles}
     return {letter: known[letter] for letter in dict.fromkeys(used) if letter in known}
+
+
+def ring_of(schedule: Schedule, p: Attention) -> int:
+    """L of a schedule with a ring of rows; 1 of every other one."""
+    if not schedule.reads("ring"):
+        return 1
+    from ..schedules.state_decode import ring_rows
+
+    return cast("int", ring_rows(p))
 
 
 def product_text(words: int, sizes: Mapping[str, int]) -> str:

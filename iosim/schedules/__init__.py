@@ -37,6 +37,7 @@ FILES = {
     "cache_write": ("cache-write",),
     "state_forward": ("state-fused", "state-split", "state-tiles"),
     "state_saved": ("state-saved",),
+    "state_decode": ("state-decode", "state-ring"),
     "state_backward": ("state-bwd",),
     "state_backward_saved": ("state-bwd-saved",),
 }  # their order in lists

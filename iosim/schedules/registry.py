@@ -204,6 +204,8 @@ LETTERS = {
     "S": "ceil(Nk / ceil(Nk / splits))",
     "Sb": "ceil(N top_k / ceil(N top_k key_block / Nk))",
     "pages": "ceil(Nk / page_size)",
+    "Tn": "ceil(N / L)",
+    "E": "(ceil(N / L) - 1) L (L - 1) / 2 + (N - L ceil(N / L) + L) (N - L ceil(N / L) + L - 1) / 2",
     "Sp": "ceil(ceil(Nk / page_size) / ceil(ceil(Nk / page_size) / splits))",
 }  # of `formula`
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"

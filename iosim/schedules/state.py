@@ -77,8 +77,10 @@ PADDING = Option("padding", COUNT_OR_0, "Tokens at the end that are padding, and
 RING = Option("ring", COUNT_OR_0, "Rows (k, u) of a ring beside the state (default: the best).", 0, metavar="ROWS")
 DRAFTS = Option("drafts", COUNT, "Tokens that a step verifies, for state-verify (default: 4).", 4, metavar="COUNT")
 ACCEPTED = Option("accepted", COUNT_OR_0, "Drafts that are accepted, for state-verify (default: all).", 0, "COUNT")
-OF_PROBLEM = (RULE, INITIAL_STATE, FINAL_STATE, STATE_DTYPE, NORMALISE, FEATURES, PADDING, KEY_HEADS)
-"""The options of every schedule of a state."""
+OF_STEP = (RULE, INITIAL_STATE, STATE_DTYPE, KEY_HEADS)
+"""The options of every schedule of a state, decoding included."""
+OF_PROBLEM = (*OF_STEP, FINAL_STATE, NORMALISE, FEATURES, PADDING)
+"""Those of every schedule of whole sequences."""
 for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING, DRAFTS, ACCEPTED):
     declare(_option)
 
@@ -295,13 +297,13 @@ def last_state(chip: Machine, p: Attention, state: State) -> None:
             chip.store(state.z, "zN", state.r)
 
 
-def decays(chip: Machine, p: Attention, c: Tile, r: Tile | None = None) -> tuple[Input, ...]:
+def decays(chip: Machine, p: Attention, c: Tile, r: Tile | None = None, own: bool = False) -> tuple[Input, ...]:
     """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing. With r, those of these
-    rows of the state."""
+    rows of the state. `own` says that they are on chip already."""
     kind = rule_of(p).decay
     if kind in ("none", "fixed"):
         return (OF_HEAD,) if kind == "fixed" else ()
-    g = chip.load("g", c, r) if r is not None and kind == "diagonal" else chip.load("g", c)
+    g = chip.load("g", c, r) if r is not None and kind == "diagonal" else chip.load("g", c, own=own)
     chip.update(g, cumulate)
     return (g,)
 

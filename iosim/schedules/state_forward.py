@@ -111,10 +111,9 @@ def tiles_of_state(chip: Machine, p: Attention, t: Tiling) -> None:
     goes back and forth, but for the first of them."""
     m, rows = key_words(p), state_rows(p, t)
     for x in chip.tiles(p.dv, columns(p, t), parallel=True):
-        for r in chip.tiles(Stretch(m, 0, rows), rows):
-            tile_of_state(chip, p, t, r, x, first=True)
-        for r in chip.tiles(Stretch(m, rows, m - rows), rows):
-            tile_of_state(chip, p, t, r, x, first=False)
+        for part, first in ((Stretch(m, 0, rows), True), (Stretch(m, rows, m - rows), False)):
+            for r in chip.tiles(part, rows):
+                tile_of_state(chip, p, t, r, x, first)
 
 
 def tile_of_state(chip: Machine, p: Attention, t: Tiling, r: Tile, x: Tile, first: bool) -> None:

@@ -196,3 +196,52 @@ def add_chunk(state: Array, k: Array, u: Array, g: Array | None = None) -> None:
     left = k * np.exp(sums[-1:] - sums)
     state *= np.exp(sums[-1]).reshape(-1, 1).astype(state.dtype)
     state += left.astype(state.dtype).T @ u.astype(state.dtype)
+
+
+# ---------------------------------------------------------------- a ring of rows k (rows, d) and u (rows, dv)
+
+
+@work(exps=lambda o, q, state, k, *g: [q] if g else [], other=lambda o, q, state, k, *g: [q] if g else [])
+@flops(lambda o, q, state, k, *g: (2, *o, state[0]))
+@Operands(reads_whole=(1, 2, 3, 4))
+def ring_state(o: Array, q: Array, state: Array, k: Array, g: Array | None = None) -> None:
+    """O = q S for one token, with S decayed over all rows k of the ring, of which the last is the token's own."""
+    import numpy as np
+
+    o[...] = (q * np.exp(logs(k, g)[-1:])).astype(o.dtype) @ state.astype(o.dtype)
+
+
+def ring_weights(q: Array, k: Array, g: Array | None) -> Array:
+    """q . k_j of one token for each row of the ring, decayed from row j to the last."""
+    import numpy as np
+
+    sums = logs(k, g)
+    return (k * np.exp(sums[-1:] - sums)) @ q[0]  # type: ignore[no-any-return]
+
+
+@work(exps=lambda o, q, k, u, v, *g: list(g[:1]), other=lambda o, q, k, u, v, *g: [(2, *u)])
+@flops(lambda o, q, k, u, v, *g: (2, *k))
+@Operands(reads_whole=(1, 2, 3, 4, 5))
+def ring_output(o: Array, q: Array, k: Array, u: Array, v: Array, g: Array | None = None) -> None:
+    """O += what the rows of the ring answer to q (1, d). u has their values but for the last row, whose own is v."""
+    weights = ring_weights(q, k, g)
+    o += weights[:-1] @ u + weights[-1] * v
+
+
+@work(exps=lambda v, b, o, k, u, *g: list(g[:1]), other=lambda v, b, o, k, u, *g: [(2, *u), (3, *v)])
+@flops(lambda v, b, o, k, u, *g: (2, *k))
+@Operands(reads_whole=(0, 1, 2, 3, 4, 5))
+def ring_delta(v: Array, b: Array, o: Array, k: Array, u: Array, g: Array | None = None) -> None:
+    """u = b (v - what the state before the token answers to its key) in the place of v (1, dv).
+
+    o (1, dv) is the answer of the state at the start of the ring, and the last row of k is the token's own.
+    """
+    v[...] = b[0] * (v - o - ring_weights(k[-1:], k, g)[:-1] @ u)
+
+
+@work(exps=lambda o, state, k, *g: [k] if g else [])
+@flops(lambda o, state, k, *g: (2, *o, state[0]))
+@Operands(reads_whole=(1, 2, 3))
+def ring_key(o: Array, state: Array, k: Array, g: Array | None = None) -> None:
+    """`ring_state` for the token's own key, the last row of k."""
+    ring_state(o, k[-1:], state, k, g)

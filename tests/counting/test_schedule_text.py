@@ -30,6 +30,12 @@ def test_lines_have_the_words_that_are_counted(name):
             assert sum(line.words.get(tensor, (0, 0))[side] for line in lines) == words[key], (tensor, key)
 
 
+SUMS = {
+    "state-tiles": {"O read"},
+    "state-ring": {"K read", "V read", "slot written"},
+}  # words of a line that are no product
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_formulas_of_lines_add_up_to_those_by_hand(name):
     """They give the words of `exact_traffic`, which was derived by hand, which every line has."""
@@ -45,7 +51,7 @@ def test_formulas_of_lines_add_up_to_those_by_hand(name):
             found.setdefault(tensor + " written", []).append(written)
     known = {key: sum(value(text, sizes) for text in texts) for key, texts in found.items() if "?" not in texts}
     assert known == {key: by_hand[key.split()[0]][key.endswith("written")] for key in known}
-    assert len(known) == len(found), "every line of iosim's own schedules has a formula"
+    assert {*found} - {*known} == SUMS.get(name, set()), "every other line of iosim's own schedules has a formula"
 
 
 def value(text, sizes):

@@ -9,10 +9,11 @@ from verdicts import wrong
 import iosim
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic
 from iosim.schedules.state import BY_NAME, RULES, gate_words, rule_of, state_words
+from iosim.schedules.state_decode import ring_rows
 from iosim.search.best import footprint
 from iosim.steps.state import feature_map
 
-FORWARD = ("state-fused", "state-split", "state-tiles", "state-saved")
+FORWARD = ("state-fused", "state-split", "state-tiles", "state-saved", "state-decode", "state-ring")
 
 
 def problem(name, rule, N, d, dv, **more):
@@ -28,6 +29,8 @@ def random_problem(rng, name):
     options = {"initial_state": rng.random() < 0.5, "final_state": rng.random() < 0.5}
     if rng.random() < 0.3:
         options["padding"] = rng.randint(1, 5)
+    if "ring" in [getattr(option, "name", "") for option in SCHEDULES[name].options]:
+        options["ring"] = rng.randint(0, 12)
     if BY_NAME[rule].phi:
         options |= {"normalise": rng.random() < 0.5, "features": rng.choice([0, 0, 1, 5, 9])}
     p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options)
@@ -65,6 +68,8 @@ GOLDEN = [  # schedule, rule, N, d, dv, chunk, columns: words read and written, 
     ("state-split", "linear", 8192, 128, 64, 100, 32, 4726784, 532480, 46096),
     ("state-split", "mamba2", 64, 24, 16, 32, 8, 7680, 1408, 3296),
     ("state-split", "gdn", 10000, 128, 128, 100, 64, 6456384, 1296384, 56792),
+    ("state-decode", "mamba2", 64, 8, 8, 1, None, 5760, 4672, 98),
+    ("state-decode", "gdn", 64, 8, 8, 1, None, 5824, 4672, 99),
     ("state-saved", "linear", 77, 8, 8, 16, None, 3464, 1000, 832),
     ("state-saved", "linear", 4096, 64, 128, 100, None, 2179072, 868352, 56592),
     ("state-saved", "mamba2", 64, 16, 20, 16, None, 7360, 2880, 1744),
@@ -88,6 +93,15 @@ def test_golden_words_of_the_delta_rule_with_saved_states():
     assert (*words, room.peak_words) == (5841296, 3195280, 77684)
 
 
+def test_golden_words_of_a_ring():
+    """A ring of 32 rows over 100 steps: 32, 32, 32 and 4. A copy of S_0 into the slot is read and written as well."""
+    p = problem("state-ring", "mamba2", 100, 16, 20, ring=32, initial_state=True)
+    traffic, room = Traffic(), Capacity()
+    Folded(p, traffic, room).run(SCHEDULES["state-ring"], Tiling(1, 1))
+    words = sum(traffic.reads.values()), sum(traffic.writes.values()), room.peak_words
+    assert words == (92898, 3600, 1504)
+
+
 @pytest.mark.parametrize(
     "rule, chunk, sram",
     [("linear", 64, 163840), ("mamba2", 64, 164096), ("gdn", 64, 164224), ("linear", 96, 225280),
@@ -107,6 +121,26 @@ def test_words_and_room_of_the_old_linear_attention(N, d, chunk):
     Folded(p, traffic, room).run(SCHEDULES["state-fused"], Tiling(chunk, 1))
     assert traffic.tensors == {"Q": (N * d, 0), "K": (N * d, 0), "V": (N * d, 0), "O": (0, N * d)}
     assert room.peak_words == d * d + d + C * (4 * d + 1) + C * C
+
+
+@pytest.mark.parametrize(
+    "options, rows",
+    [({"dtype": "fp16", "acc_dtype": "fp16"}, 11), ({"dtype": "bf16", "state_dtype": "fp32"}, 16),
+     ({"d": 256, "dv": 256, "dtype": "bf16", "state_dtype": "fp32"}, 23)],
+)  # fmt: skip
+def test_the_best_ring(options, rows):
+    """L (L + 1) >= 2 s / rho for the first time: in words 11, and with an fp32 state and 16-bit rows 16 or 23."""
+    sizes = {"d": 128, "dv": 128, **options}
+    assert ring_rows(Attention(100, rule="linear", **sizes)) == rows
+    totals = {L: iosim.count(N=L * 40, rule="linear", ring=L, schedules="state-ring", **sizes)["state-ring"].total_bytes / L
+              for L in (rows - 1, rows, rows + 1)}  # fmt: skip
+    assert min(totals, key=totals.__getitem__) == rows
+
+
+def test_a_ring_moves_what_a_step_needs():
+    """The mean step of L = 11: the state, its own rows, 5 rows of the ring, and an eleventh of the state written."""
+    found = iosim.count(N=1100, d=128, rule="linear", ring=11, schedules="state-ring")["state-ring"]
+    assert found.reads == 1100 * (128 * 128 + 3 * 128 + 5 * 256) and found.writes == 1100 * 128 + 100 * 128 * 128
 
 
 # ---------------------------------------------------------------- what a rule says

@@ -1,0 +1,281 @@
+"""Decoding with a state: one token a step, from an empty chip. A ring of rows (k, u) puts off writing the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
+from ..core.dependent_tiles import Share, UpTo
+from ..core.problem import Tensor, bytes_of, every, narrowed
+from ..core.tiling import Tiling
+from ..steps.softmax import accumulate, zeros
+from ..steps.state import (
+    add_chunk,
+    delta_values,
+    key_products,
+    products,
+    read_state,
+    ring_delta,
+    ring_key,
+    ring_output,
+    ring_state,
+)
+from . import state as common
+from .registry import Schedule, register
+from .state import (
+    COLUMNS,
+    GATES,
+    INITIAL_STATE,
+    OF_STEP,
+    RING,
+    TENSORS_OF_STATE,
+    columns,
+    decay_words,
+    decays,
+    gate_words,
+    key_words,
+    rule_of,
+    sizes_of_state,
+    state_type,
+    whole_keys,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..core.machine import Machine
+    from ..core.problem import Attention
+    from ..core.shapes import Tile
+    from ..core.typing import Arrays, Bools, Size, Words
+
+
+def decode(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Each step reads the state, and writes it back with the token's own key and value."""
+    fill_slot(chip, p, t)
+    for i in chip.tiles(p.N, 1):
+        for r, x in blocks(chip, p, t):
+            state = chip.load("slot", r, x)
+            k, v = common.rows_of(chip, p, "K", i), chip.load("V", i, x)
+            gates = decays(chip, p, i)
+            if rule_of(p).delta:
+                b = chip.load("beta", i)
+                s = chip.compute("P", (i, i), key_products, k, *gates)
+                chip.update(v, delta_values, b, s, k, state, *gates)
+                chip.free(s)
+            q = common.rows_of(chip, p, "Q", i)
+            o = chip.compute("O", (i, x), zeros)
+            chip.update(o, read_state, q, state, *gates)
+            s = chip.compute("P", (i, i), products, q, k, *gates)
+            chip.update(o, accumulate, s, v)
+            chip.store(o, "O", i, x)
+            chip.update(state, add_chunk, k, v, *gates)
+            chip.store(state, "slot", r, x)
+
+
+def ring(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Each step reads the state and the rows since it was written. After every L steps all rows are added to it, and it
+    is written: its rows and the state are on chip then, from the last step."""
+    delta = rule_of(p).delta
+    fill_slot(chip, p, t)
+    for n in chip.tiles(rings(p), 1):
+        share = Share(p.N, ring_rows(p), n)
+        for i in chip.tiles(share, 1):
+            for r, x in blocks(chip, p, t):
+                step_of_ring(chip, p, share, i, r, x)
+        for r, x in blocks(chip, p, t):
+            state = chip.load("slot", r, x, own=True)
+            k, u = chip.load("K", share, own=True), chip.load("U" if delta else "V", share, x, own=True)
+            chip.update(state, add_chunk, k, u, *decays(chip, p, share, own=True))
+            chip.store(state, "slot", r, x)
+
+
+def step_of_ring(chip: Machine, p: Attention, share: Share, i: Tile, r: Tile, x: Tile) -> None:
+    """O of one token. The delta rule appends its value to the rows, except in the last step."""
+    delta = rule_of(p).delta
+    q = chip.load("Q", i)
+    k = chip.load("K", UpTo(share, i, own=True))
+    gates = decays(chip, p, UpTo(share, i, own=True))
+    state = chip.load("slot", r, x)
+    o = chip.compute("O", (i, x), ring_state, q, state, k, *gates)
+    answer = chip.compute("answer", (i, x), ring_key, state, k, *gates) if delta else None
+    chip.free(state)
+    u, v = chip.load("U" if delta else "V", UpTo(share, i, own=False), x), chip.load("V", i, x)
+    if answer is not None:
+        chip.update(v, ring_delta, chip.load("beta", i), answer, k, u, *gates)
+        chip.store(v, "U", i, x, own=(UpTo(share, i, own=True, last_only=True), x))
+    chip.update(o, ring_output, q, k, u, v, *gates)
+    chip.store(o, "O", i, x)
+
+
+def blocks(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[Tile, Tile]]:
+    """The blocks of columns of the state, as its rows and their columns."""
+    for x in chip.tiles(p.dv, columns(p, t)):
+        for r in chip.tiles(key_words(p), key_words(p)):
+            yield r, x
+
+
+def fill_slot(chip: Machine, p: Attention, t: Tiling) -> None:
+    """Copy a state that is given, of a prefix, into the slot of the sequence."""
+    if p[INITIAL_STATE]:
+        for r, x in blocks(chip, p, t):
+            chip.store(chip.load("S0", r, x), "slot", r, x)
+
+
+# ---------------------------------------------------------------- sizes
+
+
+def ring_rows(p: Attention[Size]) -> Size:
+    """L, the steps from one write of the state to the next: --ring, or those that move the fewest bytes."""
+    if p[RING]:
+        return p[RING]
+    state = p.d * p.dv * bytes_of(state_type(p))
+    row = (p.d + p.dv) * bytes_of(p.dtype) + decay_words(p) * bytes_of("fp32")
+    return best_length(state, row)
+
+
+def best_length(state: Size, row: Size) -> Size:
+    """The least L with L (L + 1) >= 2 state / row, at which state / L + row (L - 1) / 2 is least."""
+    least, L = -(-2 * state // row), 0 * state + 1
+    while not every(enough := least <= L * (L + 1)):
+        L = L + 1 * (1 - 1 * enough)
+    return L
+
+
+def rings(p: Attention[Size]) -> Size:
+    """The times that the state is written."""
+    return -(-p.N // ring_rows(p))
+
+
+# ---------------------------------------------------------------- the expected output
+
+
+def example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
+    """Random inputs, and the state of the sequence in its slot."""
+    hbm = common.example(rng, p, visible)
+    return {**hbm, "slot": rng.normal(size=hbm["S0"].shape)}
+
+
+def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
+    """O and the last state, from the state in the slot on, or from one that is given."""
+    first = hbm["S0" if p[INITIAL_STATE] else "slot"]
+    found = common.answer({**hbm, "S0": first}, narrowed(p, initial_state=True, final_state=True), visible)
+    return {"O": found["O"], "slot": found["SN"]}
+
+
+# ---------------------------------------------------------------- by hand (words of one head)
+
+
+def decode_traffic(p: Attention, t: Tiling) -> Words:
+    """R = s + b (2d + g) + dv, W = s + dv a step, for b blocks of columns; and the copy of a state that is given."""
+    b, s, N = -(-p.dv // cast("int", columns(p, t))), p.d * p.dv, p.N
+    words = {
+        "Q": (b * N * p.d, 0),
+        "K": (b * N * p.d, 0),
+        "V": (N * p.dv, 0),
+        "O": (0, N * p.dv),
+        "slot": (N * s, N * s),
+    }
+    return copied({**words, **common.gate_traffic(p, b, b)}, p)
+
+
+def copied(words: Words, p: Attention) -> Words:
+    """The words, with those of a state that is copied into the slot."""
+    s = p.d * p.dv
+    more = {"S0": (s, 0), "slot": (words["slot"][0], words["slot"][1] + s)} if p[INITIAL_STATE] else {}
+    return {**words, **more}
+
+
+def ring_traffic(p: Attention, t: Tiling) -> Words:
+    """A step that follows j others in its ring reads j rows more than its own, and each ring writes the state once. The
+    delta rule writes the value of each step but the last of a ring."""
+    L, N, s, b = cast("int", ring_rows(p)), p.N, p.d * p.dv, -(-p.dv // cast("int", columns(p, t)))
+    whole, rest = divmod(N, L)
+    earlier = whole * (L * (L - 1) // 2) + rest * (rest - 1) // 2
+    n = whole + (rest > 0)
+    delta, decay = rule_of(p).delta, cast("int", decay_words(p))
+    words = {"Q": (b * N * p.d, 0), "K": (b * (N + earlier) * p.d, 0), "O": (0, N * p.dv), "slot": (N * s, n * s)}
+    rows = {"V": (N * p.dv, 0), "U": (earlier * p.dv, (N - n) * p.dv)} if delta else {"V": ((N + earlier) * p.dv, 0)}
+    gates = {"g": (b * (N + earlier) * decay, 0)} if decay else {}
+    return copied({**words, **rows, **gates, **({"beta": (b * N, 0)} if delta else {})}, p)
+
+
+def decode_room(p: Attention, t: Tiling) -> int:
+    """s / b + 2d + 2dv / b + g + 1 words: a block of columns of the state, q, k, u, o, gates and a product."""
+    w = cast("int", columns(p, t))
+    return p.d * w + 2 * p.d + 2 * w + cast("int", gate_words(p)) + 1
+
+
+def ring_room(p: Attention, t: Tiling) -> int:
+    """The largest of three: the state with all rows k and decays, q, o and with the delta rule an answer; then all rows
+    without the state; and the state with all rows (k, u)."""
+    L, w, d = min(cast("int", ring_rows(p)), p.N), cast("int", columns(p, t)), p.d
+    delta, decay = rule_of(p).delta, cast("int", decay_words(p))
+    outputs = w * (2 if delta else 1)
+    reading = d * w + L * (d + decay) + d + outputs
+    summing = L * (d + decay) + d + outputs + L * w + delta
+    return max(reading, summing, d * w + L * (d + w + decay))
+
+
+def one_sequence(p: Attention) -> Attention:
+    """Decoding takes no mask, padding, features or normaliser: each step is a token of every sequence."""
+    return narrowed(whole_keys(p), features=0, padding=0)
+
+
+def steps_named(p: Attention, memory: bool) -> Tiling | None:
+    """The tiles of a step of decoding: the columns that are given, else all, or what M decides."""
+    return None if memory and not p[COLUMNS] else Tiling(1, 1, cols_o=p[COLUMNS] or p.dv)
+
+
+TENSORS_OF_STEP = {
+    **TENSORS_OF_STATE,
+    "slot": Tensor((key_words, "dv"), "state", dtype=state_type),
+    "U": Tensor(("N", "dv"), "input"),
+}
+register(
+    Schedule(
+        "state-decode",
+        decode,
+        "each step reads and writes the state",
+        "definition; flash-linear-attention, fused_recurrent",
+        sizes=(("cols_o", "rows_q"),),
+        axes=lambda p: {**sizes_of_state(p), "rows_q": (1,)},
+        more_tiles=("cols_o",),
+        keys_in_a_row=lambda p: 1,
+        named_tiles=steps_named,
+        formula="R = N (d dv + 2d Tv + dv), W = N (d dv + dv)",
+        state=f"the state waits in HBM between steps; {GATES}",
+        exact_traffic=decode_traffic,
+        footprint=decode_room,
+        options=(*OF_STEP, COLUMNS),
+        tensors=TENSORS_OF_STEP,
+        family="state-decode",
+        example=example,
+        answer=answer,
+        about=one_sequence,
+        known_as="fused-recurrent-update, selective-state-update, recurrent-decode",
+    )
+)
+register(
+    Schedule(
+        "state-ring",
+        ring,
+        "rows (k, u) put off the writing of the state",
+        "SGLang; docs/floors-state.md, D2",
+        sizes=(("cols_o", "rows_q"),),
+        axes=lambda p: {**sizes_of_state(p), "rows_q": (1,)},
+        more_tiles=("cols_o",),
+        keys_in_a_row=lambda p: 1,
+        named_tiles=steps_named,
+        formula="R = N (d dv + 2d Tv + dv) + E (d Tv + dv), W = N dv + d dv Tn",
+        state=f"the state and up to L rows wait in HBM between steps; {GATES}",
+        exact_traffic=ring_traffic,
+        footprint=ring_room,
+        options=(*OF_STEP, COLUMNS, RING),
+        tensors=TENSORS_OF_STEP,
+        family="state-decode",
+        example=example,
+        answer=answer,
+        about=one_sequence,
+        known_as="ring, lazy-state, replay",
+    )
+)
