@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 OF_STATE = ("state-fused", "state-saved", "state-split", "state-tiles")
 ARGUMENTS = {
-    "U": ("u", "v_new", "vn", "u_new"),
+    "U": ("u",),
+    "Unew": ("v_new", "vn", "u_new"),
     "W": ("w",),
     "H": ("h", "states"),
     "S0": ("h0", "initial_state", "s0"),
@@ -138,10 +139,11 @@ def pass_of(answers: Sequence[Explained], problem: Attention, given: Mapping[str
 
 def tensor_of(name: str, others: Collection[str], delta: bool) -> str:
     """The tensor of the rule that an argument is, by its name and those beside it. With the delta rule `v` of a kernel
-    of states is u, and so is that of a kernel of outputs; a kernel of gates alone writes their sums to `o`."""
+    of states is u before the state is taken from it, and `v` of a kernel of outputs is u after that. A kernel of gates
+    alone writes their sums to `o`."""
     plain, beside = plain_name(name), {plain_name(other) for other in others}
     if plain == "v" and delta and "h" in beside:
-        return "U"
+        return "Unew" if "q" in beside else "U"
     if plain in ("o", "s") and {"s", "o"} <= beside and not beside & {"q", "k", "v", "h"}:
         return "g"
     return TENSORS.get(plain, name)

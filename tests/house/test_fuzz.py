@@ -75,6 +75,7 @@ POOLS = {
     "--batch": (["1", "2"], [*BAD_NUMBERS, "65536"]),
     "--heads": (["1", "2", "4", "6"], [*BAD_NUMBERS, "65536"]),
     "--kv-heads": (["1", "2"], [*BAD_NUMBERS, "4"]),
+    "--key-heads": (["0", "1", "2"], [*BAD_NUMBERS, "4"]),
     "--dtype": (DTYPES, BAD_DTYPES),
     "--acc-dtype": (DTYPES, BAD_DTYPES),
     "--kv-dtype": (DTYPES, BAD_DTYPES),
@@ -162,7 +163,7 @@ POOLS = {
     "--warps": (["4", "8"], BAD_NUMBERS),
     "--timeout": (["60", "0.5"], ["", "0", "-1", "x", "nan"]),
     "--target": (["sm_90", "sm_80"], ["", "sm_1", "90", "sm_9000"]),
-    "--as": (["attention"], ["", "softmax", "attention:", "attention:Q"]),
+    "--as": (["attention", "gdn"], ["", "softmax", "attention:", "attention:Q"]),
 }
 ARGUMENTS = {
     "schedules": (SCHEDULES, BAD_SCHEDULES),
