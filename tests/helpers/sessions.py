@@ -14,7 +14,7 @@ from paths import DOCS, ROOT
 
 BLOCK = re.compile(r"```console\n(\$ iosim .*?)```", re.S)
 ENV = {**os.environ, "PYTHONPATH": str(ROOT)}
-PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "validation" / "sources").glob("*.md"))]
 
 
 def commands(block):
