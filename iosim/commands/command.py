@@ -48,6 +48,10 @@ AXIS_HINTS = {"M": "An axis as 16KB:64KB:x2 gives an answer for each.", "hardwar
 """The text that the help adds to these parameters if they are axes."""
 
 
+SHORTER = {"--columns": "--state-columns"}
+"""{flag: the option that it stands for}, in commands without an option of that name."""
+
+
 def option_names_in(args: Sequence[str]) -> list[str]:
     """The names in Python of the options of a command line, each once."""
     texts = (text[2:].partition("=")[0].replace("-", "_") for text in args if text.startswith("--"))
@@ -201,6 +205,7 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse a line. An unknown option is dropped with its value, and recorded as a fault."""
+        args = [self.longer(arg) for arg in args]
         ctx.allow_extra_args, line = True, list(args)
         load_ahead(ctx, line)
         ctx.meta[NAMED], ctx.meta[LINE] = option_names_in(args), line
@@ -224,6 +229,12 @@ class Command(click.Command):
             hint = self.as_one_value(ctx, args, extra) or "a value with spaces needs quotes"
             faults_in(ctx).append(InputError(name, " ".join(extra), "options with their values", hint))
         return extra
+
+    def longer(self, arg: str) -> str:
+        """An argument with the whole name of its option."""
+        flag, equal, value = arg.partition("=")
+        own = {option for parameter in self.params for option in parameter.opts}
+        return arg if flag in own or not self.takes_declared else SHORTER.get(flag, flag) + equal + value
 
     def misused(self, error: click.BadOptionUsage) -> InputError:
         """The fault of an option that lacks its value, or of a flag that has one."""
