@@ -14,6 +14,7 @@ WING = Wing(
         "gap": "tune_curve:GAP",
         "mask": "mask:MASK",
         "race": "race:RACE",
+        "ring": "ring:RING",
     },
     forms={"report": PAGE, "plot": {**PICTURE, "json": ("json",), "csv": ("csv",)}},
     page="gallery.md",

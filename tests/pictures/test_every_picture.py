@@ -25,6 +25,7 @@ EXAMPLES = {
     "mask": [{"mask": "causal&window:64", "N": 512, "tiles": "32x32"}, {"mask": "dense", "N": 512, "Nk": 2048},
              {"mask": "global:20|strided:64", "N": 512, "Nk": 128, "tiles": "32x32"}],
     "race": [{"N": 64, "d": 16, "tiles": "16x16"}],
+    "ring": [{"d": 128, "rule": "gdn"}],
     "roofline": [{"N": 1024, "d": 64, "heads": 4, "tiles": "64x64", "hardware": "h100"}],
     "time": [{"N": "2048:8192:x2", "d": 128, "heads": 32, "schedules": "flash2", "tiles": "128x128", "hardware": "h100"}],
     "links": [{"N": 4096, "d": 64, "heads": 8, "ranks": "2:8:x2"}],
