@@ -308,6 +308,26 @@ def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> l
     ]  # fmt: skip
 
 
+def state_decode_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """The words that each step of decoding moves from an empty chip: its own, and those of the state that it reads."""
+    from ..schedules.state import beta_words, decay_words
+    from .state_floors import EMPTY, StateProblem, step_reads
+
+    one = StateProblem(p.N, p.d, p.dv, cast("int", decay_words(p)), beta_words(p), initial=True)
+    words = p.instances * p.N * (sum(one.own) + step_reads(one))
+    return [
+        Bound(
+            "state-decode: compulsory",
+            words,
+            "floor",
+            "the state and own inputs read, O written, in each step",
+            EMPTY,
+            True,
+        ),
+        counted("state-decode: attainable", attainable, bool(M_words)),
+    ]
+
+
 def state_backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The compulsory words of the gradients of attention with a state: those of each input and each gradient once."""
     from ..schedules.state import FINAL_STATE, INITIAL_STATE, beta_words, decay_words, length
@@ -384,6 +404,7 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "softmax": softmax_bounds,
     "state": state_bounds,
     "state-bwd": state_backward_bounds,
+    "state-decode": state_decode_bounds,
     "selected": selected_bounds,
     "indexer": indexer_bounds,
     "cache": cache_bounds,

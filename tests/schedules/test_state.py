@@ -143,6 +143,14 @@ def test_a_ring_moves_what_a_step_needs():
     assert found.reads == 1100 * (128 * 128 + 3 * 128 + 5 * 256) and found.writes == 1100 * 128 + 100 * 128 * 128
 
 
+def test_each_step_of_decoding_has_its_floor():
+    """The state and own words are read in every step, whatever one does; the ring writes the state least often."""
+    found = iosim.count(N=110, d=16, rule="gdn", M="4KB", schedules="state-decode,state-ring")
+    floor = next(b.words for b in found.bounds if b.name == "state-decode: compulsory")
+    assert floor == 110 * (16 * 16 + 4 * 16 + 2) <= found["state-ring"].total < found["state-decode"].total
+    assert all(r.ratio_to_standard is None for r in found.results), "standard attention computes something else"
+
+
 # ---------------------------------------------------------------- what a rule says
 
 
