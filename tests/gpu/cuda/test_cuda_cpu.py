@@ -17,7 +17,7 @@ from iosim.masks import parse_mask
 from iosim.masks.dropout import Dropout
 from iosim.oracles.attention import attention
 from iosim.schedules import CORE, Schedule
-from iosim.steps import backward, passes, softmax, state
+from iosim.steps import backward, passes, softmax, state, state_backward
 from iosim.steps.passes import Number, Place
 from iosim.steps.softmax import accumulate, minus_infinity, normalise, online_softmax, scores, zeros
 from iosim.steps.state import OF_HEAD
@@ -201,18 +201,21 @@ SHAPES = {
     "S P dP": "ij",
     "Q Q2 Q3 O dO dQ part l m D LSE index": "i",
     "K V dK dV Krope Kscale": "j",
-    "row": "",
-    "state z": "",
+    "row state ds z e": "",
     "C": "ii",
     "g gd b X": "i",
 }
 SHAPE = {name: tiles for names, tiles in SHAPES.items() for name in names.split()}
-TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "state": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state"), "part": Tensor(("N", "dv"), "state"),
+TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "part": Tensor(("N", "dv"), "state"),
            "C": Tensor(("N", "N"), "state"), "X": Tensor(("N", "d"), "input"), "b": Tensor(("N",), "input"),
+           "state": Tensor(("d", "dv"), "state"), "ds": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state"), "e": Tensor((1,), "state"),
            "g": Tensor(("N", 1), "scale"), "gd": Tensor(("N", "d"), "scale"),
            "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 GATED = {"products": ("C", "Q X"), "key_products": ("C", "X"), "delta_values": ("O", "b C X state"),
-         "read_state": ("O", "Q state"), "add_chunk": ("state", "X O"), "state_factors": ("Q", "C X b")}  # fmt: skip
+         "read_state": ("O", "Q state"), "add_chunk": ("state", "X O"), "state_factors": ("Q", "C X b"),
+         "read_state_rows": ("Q", "O state"), "read_gradient_rows": ("Q", "O state"), "read_gradient": ("O", "X state"),
+         "add_earlier": ("Q", "C X"), "add_later": ("Q", "C X"), "add_keys_back": ("state", "X O"),
+         "delta_rests": ("O", "b C X state"), "add_chunk_back": ("state", "X O")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
     **dict.fromkeys(
@@ -230,11 +233,13 @@ def step_schedule(name):
     """A schedule that loads the arguments of a step, takes it, and stores what it changed. The name of a step may be
     followed by that of its gates."""
     own = name.split()[0]
-    step = next(getattr(module, own) for module in (softmax, passes, backward, state) if hasattr(module, own))
+    step = next(
+        getattr(module, own) for module in (softmax, passes, backward, state, state_backward) if hasattr(module, own)
+    )
     outputs, inputs = (names.split() for names in ARGUMENTS[name])
 
     def text(chip, p, t):
-        for i in chip.tiles(p.N, t.rows_q, parallel=SHAPE[outputs[0]].startswith("i")):
+        for i in chip.tiles(p.N, t.rows_q, parallel=all(SHAPE[n].startswith("i") for n in outputs)):
             for j in chip.tiles(p.Nk, p.Nk):
                 tiles = {n: [{"i": i, "j": j}[x] for x in SHAPE[n]] for n in (*outputs, *inputs)}
                 blocks = {n: chip.load(n, *tiles[n]) for n in (*outputs, *inputs)}
@@ -260,6 +265,9 @@ ARGUMENTS = {
     "row_dots": ("D", "dO O"), "add_row_dots": ("D", "dO O"), "probability_gradients": ("dP", "dO V"), "score_gradients": ("dP", "P D"),
     "score_gradients_of_rows": ("dP", "P"), "add_value_gradients": ("dV", "P dO"),
     "add_key_gradients": ("dK", "dP Q"), "add_query_gradients": ("dQ", "dP K"),
+    "state_dots": ("z", "state ds"), "state_dots of all": ("e", "state ds"), "less_keys": ("gd", "X Q"), "more_keys": ("gd", "X Q"),
+    "solve_back": ("O", "C b"), "weigh_rows": ("O", "b X"), "weigh_down": ("O", "b"), "earlier_rows": ("C", "Q X"), "add_rows": ("Q", "X"),
+    "less_keys of one": ("g", "X Q"), "more_keys of one": ("g", "X Q"), "gate_gradients": ("gd z", "X Q"), "gate_gradients of one": ("g e", "X Q"),
     **GATED, **{f"{step} fixed": arguments for step, arguments in GATED.items()},
     **{f"{step} {gates}": (outputs, f"{inputs} {gates}") for step, (outputs, inputs) in GATED.items() for gates in ("g", "gd")},
 }  # fmt: skip
@@ -301,6 +309,8 @@ def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name, tiling):
         hbm["l"][4] = 0
     for n in {"m", "LSE", *({"S"} if name in EMPTY_ROW.split() else ())} & set(hbm):
         hbm[n][4] = -np.inf
+    if "C" in hbm:
+        hbm["C"] = np.tril(hbm["C"])
     for n in {"g", "gd"} & set(ARGUMENTS[name][1].split()):  # sums of log decays, which fall
         hbm[n] = -np.abs(hbm[n]).cumsum(axis=0) / 8
     numeric = Numeric(p, {n: x.astype(np.float64) for n, x in hbm.items()})
