@@ -152,9 +152,11 @@ def check_steps(launches: list[Body]) -> list[str]:
         node.step.__name__: node.step for body in launches for node in statements(body) if isinstance(node, StepNode)
     }
     for name, step in steps.items():
-        ours = name in known_steps()
-        if ours and not step.__module__.startswith(__package__.partition(".")[0] + "."):
+        ours, of_iosim = name in known_steps(), step.__module__.startswith(__package__.partition(".")[0] + ".")
+        if ours and not of_iosim:
             raise ScheduleError(f"step {name!r} has the name of a step of iosim, whose CUDA it would get: rename it")
+        if of_iosim and not ours:
+            raise ScheduleError(f"no kernel can be generated, step {name!r} has no CUDA: verify --cpu runs it in NumPy")
         if not ours and not hasattr(step, "cuda"):
             raise ScheduleError(
                 f"step {name!r} has no CUDA: use those that have ({', '.join(sorted(known_steps()))}), or give it its "

@@ -186,6 +186,7 @@ def test_gates_take_in_a_gradient_of_the_last_state(name, rule, tmp_path):
 
 def test_every_schedule_has_its_kernels():
     assert [name for name, schedule in SCHEDULES.items() if why_not(schedule)] == WITHOUT
+    assert why_not(SCHEDULES["state-ring"]).endswith("step 'ring_state' has no CUDA: verify --cpu runs it in NumPy")
 
 
 @pytest.fixture(scope="module")
