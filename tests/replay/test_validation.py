@@ -193,7 +193,8 @@ def test_every_schedule_was_measured(folder):
     others = {name for name, schedule in SCHEDULES.items() if schedule.family != "state"}  # a state has its own test
     missing = others - {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]} - random
     missing -= {note["job"]["run"] for note in stored_runs()}
-    assert missing == {"flash2-bwd-panels", "state-bwd"}, "only these two have not run on a GPU"
+    unmeasured = {"flash2-bwd-panels", "state-bwd", "state-bwd-saved", "state-decode", "state-ring"}
+    assert missing == unmeasured, "only these have not run on a GPU"
     problems = [e.job.problem for e in evidence(folder, "family")]
     for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
         assert sum(has(p) and p.gqa == "pack" for p in problems) >= 2
