@@ -21,7 +21,8 @@ def asked(p: Attention, M_bytes: int | None = None) -> str:
 
 def header(p: Attention, M_bytes: int | None) -> str:
     """The lines above every table: the problem and the SRAM."""
-    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}, mask {p.mask}"
+    seen = f", mask {p.mask}" if not dict(p.own).get("rule") else state_text(p)
+    types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}{seen}"
     memory = "M not given"
     if M_bytes is not None:
         memory = f"M = {format_bytes(M_bytes)}".rstrip(")")
@@ -35,7 +36,17 @@ def header(p: Attention, M_bytes: int | None) -> str:
 def size_line(p: Attention) -> str:
     """The sizes of a problem: `attention: N = 8192, Nk = 8192, d = 128, batch 1 x heads 1 (kv 1)`."""
     values = f", dv = {p.dv}" if p.dv != p.d else ""
+    if rule := dict(p.own).get("rule"):
+        keys = dict(p.own).get("key_heads") or p.heads
+        return f"{rule}, with a state: N = {p.N}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (q and k {keys})"
     return f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
+
+
+def state_text(p: Attention) -> str:
+    """The types and ends of a state, after a comma: `, states bf16, S_0 given, S_N stored`."""
+    own = dict(p.own)
+    ends = [text for name, text in (("initial_state", "S_0 given"), ("final_state", "S_N stored")) if own.get(name)]
+    return "".join(f", {text}" for text in (f"states {own.get('state_dtype') or p.acc_dtype}", *ends))
 
 
 def divided_text(p: Attention) -> str:

@@ -170,15 +170,15 @@ def check_heads(p: Attention) -> None:
         raise InputError("--key-heads", keys, f"a divisor of --heads {values}, which are value heads")
 
 
-def tiles_named(**usual: int) -> Callable[[Attention, bool], Tiling | None]:
+def tiles_named(**usual: int | None) -> Callable[[Attention, bool], Tiling | None]:
     """A function of the tiles that --chunk and --state-columns name (`Schedule.named_tiles`). Where no M is given,
     those that are not given are usual ones; where it is, None stands for a search. `usual` are other sizes."""
 
     def named(p: Attention, memory: bool) -> Tiling | None:
         if memory and not (p[CHUNK] and (p[COLUMNS] or not usual)):
             return None
-        more = {name: p[COLUMNS] if name == "cols_o" and p[COLUMNS] else size for name, size in usual.items()}
-        return Tiling(p[CHUNK] or USUAL_CHUNK, 1, **more)
+        sizes = {name: p[COLUMNS] if name == "cols_o" and p[COLUMNS] else size for name, size in usual.items()}
+        return Tiling(p[CHUNK] or USUAL_CHUNK, 1, **cast("dict[str, int]", sizes))
 
     return named
 

@@ -181,7 +181,7 @@ register(
         axes=sizes_of_state,
         more_tiles=("cols_o",),
         keys_in_a_row=lambda p: 1,
-        named_tiles=tiles_named(cols_o=32),
+        named_tiles=tiles_named(cols_o=None),
         formula="R = N (d (2 + Tv) + 2dv) + d dv Tr, W = N dv + d dv Tr",
         state=f"a state on chip; those before each chunk wait in HBM between launches; {GATES}",
         exact_traffic=saved_traffic,
