@@ -69,7 +69,7 @@ LOADS, RELOAD = 'q, do = chip.load("Q", i), chip.load("dO", i)', 'chip.load("Q",
 V, DIVIDED = 's, v = chip.load("S", i, j), chip.load("V", j, c)', "chip.update(o, normalise, l)"
 O, ROWS = 'chip.store(o, "O", i)', "yield j, cache.load(rows"
 MISTAKES = [  # (schedule, the function, what it says, what it shall say, the steps in the place of others, who notices)
-    ("flash2", "queries_outside", 'q = chip.load("Q", i, where=p.mask.row(i))', f"q = {RELOAD}; chip.free(q); q = {RELOAD}", {}, {"formula"}),
+    ("flash2", "queries_outside", 'q = chip.load("Q", i, where=mask.row(i))', f"q = {RELOAD}; chip.free(q); q = {RELOAD}", {}, {"formula"}),
     ("flash2", None, "", "", {"online_softmax": no_rescale}, {"output"}),
     ("flash2", "attend", SCORES, f'{SCORES}; chip.compute("K", (j, p.d), copied, keys.k)', {"copied": copied}, {"footprint"}),
     ("flash2", None, "", "", HALF_OF_V, {"output", "formula", "footprint"}),

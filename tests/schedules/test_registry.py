@@ -213,9 +213,9 @@ def test_the_list_fits_a_terminal():
 def test_what_is_found_out(ask):
     rows = {row["schedule"]: row for row in ask("schedules")["schedules"]}
     assert list(rows) == list(SCHEDULES)
-    options = "--lse, --keep-p, --visit-all, --latent, --mask, --kv-dtype, --kv-scales, --dropout"
+    options = "--lse, --keep-p, --visit-all, --short-tile, --latent, --mask, --kv-dtype, --kv-scales, --dropout"
     assert rows["flash2"]["options"] == options and rows["standard"]["launches"] == 3
-    assert rows["flash1"]["ignores"] == "--lse, --elementwise, --splits, --page-size"
+    assert rows["flash1"]["ignores"] == "--lse, --elementwise, --short-tile, --splits, --page-size"
     assert "--keep-p" in rows["standard"]["ignores"] and "--keep-p" not in rows["small-cache"]["ignores"], "refused"
     assert "--mask" in rows["block-sparse-q"]["options"] and "--visit-all" not in rows["block-sparse-q"]["options"]
     assert "--splits" in rows["split-kv"]["options"] and "--page-size" in rows["paged"]["options"]
