@@ -141,7 +141,7 @@ def phase_of(
     """A problem on a GPU: each schedule with its tiles, and published tiles beside them."""
     pairs = [(schedule, own) for schedule in schedules for own in rules_of(schedule, rule, p)]
     results = [run(schedule, own, p, M_bytes, under.multiple, under.chip) for schedule, own in pairs]
-    label = "decode" if p.N == 1 < p.Nk else "prefill"
+    label = "decode" if p.N == 1 and (p.Nk > 1 or family_of(p) == "state") else "prefill"
     bounds = [None if r.total is None else bound_of(r, p, chip) for r in results]
     timed = [r if bound is None else with_time(r, bound) for r, bound in zip(results, bounds, strict=True)]
     rows = [row for r, b in zip(timed, bounds, strict=True) if b is not None for row in rows_of(label, r, b, chip, p)]

@@ -97,7 +97,7 @@ def ring(d: int | None = None, **options: Unpack[ProblemOptions]) -> Table:
     table = Table(COLUMNS, rows, best=[marked])
     asked = (
         f"\nd = {heads.d}, {heads.values} x {heads.dv} columns, {numbered(heads.instances, 'key head')}; a state "
-        f" {heads.state_bytes:,} B, a row {heads.row_bytes:,} B\n"
+        f"{heads.state_bytes:,} B, a row {heads.row_bytes:,} B\n"
         "bytes of a mean step beside its own q, k, v, gates and o\n"
     )
     json = {"rows": best, "answer": " ".join(lines), "results": table.to_rows()}
