@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError, InputError
+from .dependent_tiles import UpTo
 from .folded import Folded
 from .watchers import Watcher
 
@@ -32,11 +33,20 @@ class EventCount(Watcher):
         return cast("int", self.machine.total(()))
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        self.moves += self.turns
-        self.total += self.turns
+        growing = [x for x in block.shape if isinstance(x, UpTo)]  # without a position where a share begins
+        turns = self.turns
+        if growing:
+            seen = self.machine.occurrences(*growing)
+            turns = sum(cast("int", times) for times, sizes in seen if all(sizes[x] for x in growing))
+        if block.own is not True:
+            self._add(turns)
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
-        self.load(block, tensor, words)
+        self._add(self.turns)
+
+    def _add(self, turns: int) -> None:
+        self.moves += turns
+        self.total += turns
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:
         self.total += self.turns

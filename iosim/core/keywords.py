@@ -43,8 +43,6 @@ class OtherOptions(TypedDict, total=False):
     features: int
     padding: int
     ring: int
-    drafts: int
-    accepted: int
 
 
 class MoreOptions(OtherOptions, total=False):

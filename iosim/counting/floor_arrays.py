@@ -14,6 +14,7 @@ import numpy as np
 from ..core.options import NUMBERS
 from ..core.problem import DENSE, Attention, narrowed
 from ..errors import InputError
+from .bounds import floor_of
 from .floors import held_words, seen_by_group
 from .forms import AROUND, COARSE, FIRST, PARTS, STEP, STEPS, WHOLE, nearly
 
@@ -42,6 +43,18 @@ def floor_words(problem: Attention[Size], M_bytes: Size | None, family: str, len
     words = forms(seen, sizes["d"].astype(float), sizes["dv"].astype(float), M.astype(float))
     words = words * (sizes["batch"] * sizes["kv_heads"]).astype(float)
     return np.where(words > 0, words, np.nan)
+
+
+def one_by_one(problem: Attention[Size], M_bytes: Size | None, family: str, rows: Size, length: int) -> Floats:
+    """The floor of attention with a state at each grid point, for chunks of `rows` tokens: that of `count`."""
+    sizes = {name: broadcast(getattr(problem, name), length) for name in NUMBERS}
+    M, chunks = (broadcast(0 if each is None else each, length) for each in (M_bytes, rows))
+    found = np.full(length, np.nan)
+    for i in range(length):
+        one = narrowed(cast("Attention", problem), **{name: int(each[i]) for name, each in sizes.items()})
+        words = floor_of(one, None if M_bytes is None else int(M[i]), family, int(chunks[i]))
+        found[i] = np.nan if words is None else words
+    return found
 
 
 def broadcast(value: Size, length: int) -> Whole:
@@ -227,3 +240,5 @@ def account(Z: Floats, square: Floats, factor: Floats, power: int, cross: Floats
 
 
 FLOOR_BY_FAMILY = {"attention": forward_floors, "selected": forward_floors, "backward": backward_floors}
+ONE_BY_ONE = ("state",)
+"""Families whose floors are computed for one grid point after the other."""

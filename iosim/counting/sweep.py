@@ -25,7 +25,7 @@ from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, TIMED, types_of_count
 from .count import measure, run, with_plain_keys
-from .floor_arrays import floor_words
+from .floor_arrays import ONE_BY_ONE, floor_words, one_by_one
 from .result import RESULT, Result, more_sizes
 from .run import named_tiles
 from .sweep_axes import Runs, Sweep
@@ -358,7 +358,9 @@ def run_in_arrays(
     length = len(np.atleast_1d(problem.N))
     floors: dict[str, Floats | None] = {}
 
-    def least(family: str, need: Size | None) -> Floats | None:
+    def least(family: str, need: Size | None, rows: Size) -> Floats | None:
+        if family in ONE_BY_ONE:
+            return one_by_one(problem, need if M_bytes is None else M_bytes, family, rows, length)
         if M_bytes is None and need is not None:
             return floor_words(problem, need, family, length)
         if family not in floors:
@@ -407,7 +409,7 @@ def cells_of(
     rule: Rule,
     multiple: int,
     standard: Size,
-    least: Callable[[str, Size | None], Floats | None] | None,
+    least: Callable[[str, Size | None, Size], Floats | None] | None,
 ) -> CellValues:
     """The results of one schedule and tile rule. `standard` are the words of standard attention; `least` computes the
     floor of a family, without M that of the bytes that tiles need."""
@@ -420,7 +422,7 @@ def cells_of(
     row["limit"] = limits(fits, counted["least_smem_bytes"], M_bytes)
     row["ratio_to_standard"] = None if apart else counted["total"] / standard
     need = counted["smem_peak_bytes"]
-    floor = None if least is None else least(schedule.family, None if ideal else need)
+    floor = None if least is None else least(schedule.family, None if ideal else need, tiling.rows_q)
     row["ratio_to_floor"] = None if floor is None else ratio_to_floor(counted["total"], floor, fits)
     room = need if M_bytes is None and not ideal else M_bytes
     row["ratio_to_order"] = None if room is None or apart else ratio_to_order(problem, room, counted)

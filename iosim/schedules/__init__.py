@@ -50,7 +50,7 @@ OPTIONS = {
     "selected": ("top_k", "key_block"),
     "state": (
         *("rule", "chunk", "state_columns", "key_heads", "initial_state", "final_state", "state_dtype"),
-        *("normalise", "features", "padding", "ring", "drafts", "accepted"),
+        *("normalise", "features", "padding", "ring"),
     ),
 }  # that these files declare, in the order of lists
 for _file, _names in OPTIONS.items():

@@ -14,7 +14,7 @@ from ..core.options import KEY_HEADS
 from ..core.problem import DENSE, Tensor, narrowed
 from ..core.tiling import Tiling
 from ..errors import InputError
-from ..options import COUNT, COUNT_OR_0, FLAG, TYPE, Kind, Option, declare, one_of
+from ..options import COUNT_OR_0, FLAG, TYPE, Kind, Option, declare, one_of
 from ..oracles import state as oracle
 from ..steps.softmax import zeros
 from ..steps.state import OF_HEAD, cumulate, features, more_features
@@ -75,13 +75,11 @@ NORMALISE = Option("normalise", FLAG, "Linear attention with phi = elu + 1, each
 FEATURES = Option("features", COUNT_OR_0, "Words of phi(q) and phi(k), made on chip (default: no phi).", 0, "COUNT")
 PADDING = Option("padding", COUNT_OR_0, "Tokens at the end that are padding, and do not move.", 0, "COUNT")
 RING = Option("ring", COUNT_OR_0, "Rows (k, u) of a ring beside the state (default: the best).", 0, metavar="ROWS")
-DRAFTS = Option("drafts", COUNT, "Tokens that a step verifies, for state-verify (default: 4).", 4, metavar="COUNT")
-ACCEPTED = Option("accepted", COUNT_OR_0, "Drafts that are accepted, for state-verify (default: all).", 0, "COUNT")
 OF_STEP = (RULE, INITIAL_STATE, STATE_DTYPE, KEY_HEADS)
 """The options of every schedule of a state, decoding included."""
 OF_PROBLEM = (*OF_STEP, FINAL_STATE, NORMALISE, FEATURES, PADDING)
 """Those of every schedule of whole sequences."""
-for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING, DRAFTS, ACCEPTED):
+for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING):
     declare(_option)
 
 # ---------------------------------------------------------------- what a problem says

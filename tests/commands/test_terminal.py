@@ -136,7 +136,7 @@ def table_of(text):
     lines = bare(text).splitlines()
     rule = next(k for k, line in enumerate(lines) if line and set(line) == {"─"})
     below = range(rule + 1, lines.index("", rule))
-    end = next((k for k in below if lines[k].startswith("not shown")), below.stop)
+    end = next((k for k in below if lines[k].startswith(("not shown", "Its class"))), below.stop)
     return lines[rule - 1], [line.split() for line in lines[rule + 1 : end]]
 
 

@@ -36,7 +36,7 @@ def test_saved_states():
     shares = []
     for chunk in (64, 128, 256):
         names = "state-fused,state-saved"
-        found = iosim.count(8192, 128, schedules=names, rule="linear", chunk=chunk, columns=128)
+        found = iosim.count(8192, 128, schedules=names, rule="linear", chunk=chunk)
         fused, saved = (result.total // 8192 for result in found.results)
         assert found.results[0].ratio_to_floor == 1
         shares.append((f"{saved:,}", fused, f"{saved / fused:.2f}"))
