@@ -1,12 +1,15 @@
 """What each step of a server moves that replays a trace of requests: `python examples/replay_trace.py trace.jsonl`.
 
-A line of a trace, as Mooncake has them, is a JSON object with `input_length`, `output_length`, and `hash_ids`: a number
-for each block of 512 tokens of the input. There is no clock. In a step, requests with their whole input decode one
-token each; then inputs are prefilled, the oldest first, in pieces of at most CHUNK tokens. Waiting requests are let in
-while fewer than MAX_REQUESTS run, and find the whole blocks of their input that were computed before, but compute at
-least one token. All of that shares MAX_TOKENS new tokens. Without a file, three lines are replayed.
+A line of a trace, as Mooncake has them, is a JSON object with `input_length`, `output_length`, and `hash_ids`: a
+number for each block of 512 tokens of the input. A CSV file with the columns ContextTokens and GeneratedTokens, as
+Azure's traces are, has no blocks: no request finds tokens that were computed before. There is no clock. In a step,
+requests with their whole input decode one token each; then inputs are prefilled, the oldest first, in pieces of at
+most CHUNK tokens. Waiting requests are let in while fewer than MAX_REQUESTS run, and find the whole blocks of their
+input that were computed before, but compute at least one token. All of that shares MAX_TOKENS new tokens. Without a
+file, three lines are replayed.
 """
 
+import csv
 import json
 import sys
 from collections import Counter, deque
@@ -36,6 +39,9 @@ class Running:
 
 def read(text):
     """The requests of a trace, in its order."""
+    if "ContextTokens" in text.partition("\n")[0]:
+        lengths = csv.DictReader(text.splitlines())
+        return [Running(int(row["ContextTokens"]), int(row["GeneratedTokens"]), []) for row in lengths]
     rows = [json.loads(line) for line in text.splitlines() if line.strip()]
     return [Running(row["input_length"], row["output_length"], row["hash_ids"]) for row in rows]
 

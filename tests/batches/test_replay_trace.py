@@ -64,3 +64,12 @@ def test_a_step_shares_the_blocks_that_were_computed():
     assert rows[3]["tokens"] - rows[3]["distinct"] == 2 * 512
     assert [row["cascade"] == row["pack"] for row in rows[:2]] == [True, False]
     assert all((row["FA2"] == row["repeat"]) == (row["new"] > row["requests"]) for row in rows)
+
+
+def test_columns_of_azure_have_no_blocks():
+    """Two inputs of 374 and 396 tokens in one step, then 43 and 108 steps of one token."""
+    module = example(1000, 3, 8192)
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n18:15:46.68,374,44\n18:15:50.99,396,109\n"
+    steps = [shapes_of(step) for step in module.steps(module.read(text))]
+    assert steps[0] == [(374, 374, []), (396, 396, [])] and len(steps) == 109
+    assert steps[1] == [(1, 375, []), (1, 397, [])] and steps[-1] == [(1, 504, [])]
