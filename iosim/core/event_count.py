@@ -39,12 +39,13 @@ class EventCount(Watcher):
             seen = self.machine.occurrences(*growing)
             turns = sum(cast("int", times) for times, sizes in seen if all(sizes[x] for x in growing))
         if block.own is not True:
-            self._add(turns)
+            self.add(turns)
 
     def store(self, block: Block, tensor: str, words: Size) -> None:
-        self._add(self.turns)
+        self.add(self.turns)
 
-    def _add(self, turns: int) -> None:
+    def add(self, turns: int) -> None:
+        """Add a load or store that happens so many times."""
         self.moves += turns
         self.total += turns
 

@@ -30,8 +30,7 @@ from ..schedules.selected import KEY_BLOCK
 from ..units import binary
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
-    from ..core.typing import Size
+    pass
 
 LONGEST, WIDEST, TILE = 48, 8, 8  # tokens of the longer sequence, words of a row, tokens of a tile
 MOST_TOKENS, MOST_TILES = 128, 16  # a side, of a question that is played as it is
@@ -47,8 +46,8 @@ class Repeated(EventCount):
         super().__init__()
         self.times: Counter[tuple[tuple[str, int], ...]] = Counter()
 
-    def load(self, block: Block, tensor: str, words: Size) -> None:
-        self.times[tuple((line.function, line.number) for line in lines_now())] += self.turns
+    def add(self, turns: int) -> None:
+        self.times[tuple((line.function, line.number) for line in lines_now())] += turns
 
 
 @dataclass(frozen=True)
