@@ -217,11 +217,17 @@ class Batched(Answer):
         return [*self.under.notes, *unmasked, *hidden]
 
 
+MOST_SHAPES = 10_000
+"""Distinct shapes from which on the floor without M is that of an SRAM of any size: each way its own takes long."""
+
+
 def with_room(batch: Batch, ways: Sequence[Moved]) -> tuple[BatchFloor, list[Moved]]:
     """(the floor beside the way that moves the fewest bytes, the ways beside theirs): without M each floor is that of
-    an SRAM with room for the tiles."""
+    an SRAM with room for the tiles, unless there are too many shapes."""
     rooms = [way.smem_peak_bytes if batch.problem.divided else way.sram_peak_bytes for way in ways]
-    floors = {room: floor_of(batch, room) for room in rooms}
+    if len(batch.shapes) > MOST_SHAPES:
+        rooms = [0] * len(rooms)
+    floors = {room: floor_of(batch, room) for room in {*rooms}}
     beside = [floors[room] for room in rooms]
     least = min(zip(ways, beside, strict=True), key=lambda one: one[0].total_bytes)[1]
     ratios = [way.total / one.words if one.words else None for way, one in zip(ways, beside, strict=True)]

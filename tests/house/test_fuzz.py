@@ -4,6 +4,7 @@ import os
 import random
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -247,7 +248,8 @@ def judge(args, result):
     if result.exit_code == 1 and 1 in allowed and isinstance(result.exception, SystemExit):
         quiet = all(line.startswith("note: ") for line in result.stderr.splitlines())
         return "" if args[0] == "verify" and quiet else "only a check can fail"
-    if result.exit_code == 0 and args[0] == "plot" and "-o" in args:  # the picture is in the file
+    written = [after for option, after in pairwise(args) if option == "-o"]
+    if result.exit_code == 0 and args[0] == "plot" and written and written[-1] != "-":  # the picture is in the file
         return "" if not result.stdout and any(map(os.path.exists, PICTURES)) else f"0, but {result.output[:150]!r}"
     return judged(args, result)
 

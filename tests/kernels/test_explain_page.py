@@ -62,7 +62,7 @@ def test_the_mistake_is_told_as_the_page_says(iosim, tmp_path):
     file = tmp_path / "mistake.py"
     file.write_text((ROOT / FILE).read_text().replace(TURN, TURN + MISTAKE, 1))
     printed = iosim(*shlex.split(COMMAND.replace(FILE, str(file))), "--no-resources").stdout
-    (shown,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
+    shown, _ = re.findall(r"```text\n(.*?)```", PAGE, re.S)
     first, last = shown.split("...\n")
     assert printed.startswith(first) and printed.endswith(last) and "O is written" in last
 

@@ -87,7 +87,7 @@ def random_rows(request, drawn, tmp_path_factory):
 def test_no_request_of_a_random_row_touches_more_than_the_bound(random_rows):
     """All schedules and options. The bound is met exactly where the place of each tile in a sector is known."""
     met = check(beyond_words(random_rows))
-    assert len(met) > len(random_rows) / 3
+    assert len(met) >= len(random_rows) / 3
 
 
 def test_outputs_of_a_random_row_are_those_of_the_same_steps(random_rows):
