@@ -48,14 +48,8 @@ ORDER = ("--tile-multiple", "--stages", "--elementwise", "--schedule", "--dtype"
          "--tensors", "--seed", "--dropout", "--decode", "--ranks", "--nodes", "--pass", "--link", "--network", "--memory",
          "--detail", "--tiles")  # fmt: skip
 COMMANDS = {"check": ("verify", "--cpu")}
-LACKS = (
-    "over",
-    "plot",
-    "trace",
-    "every",
-    "in_browser",
-    "claim",
-)  # options that no sweep has; a claim is about one point
+# Options that no sweep has. A claim is about one point; --decode of tune asks for a ring, the same for every M.
+LACKS = ("over", "plot", "trace", "every", "in_browser", "claim", "decode")
 SCHEDULES = ("--schedule", "flash1,flash2")
 ONE_OF = {"links": "ulysses"}
 SCHEDULES_OF = {"links": ("--schedule", "ring,ulysses")}
