@@ -73,4 +73,4 @@ def fastest(batch: Batch, launch: Launch, problem: Attention[Size], chip: Hardwa
                 assert time is not None
                 found.append(TimedTiles(tiling, TimeBound((time,)), need, least))
     kernels = [one for one in found if one.in_registers(chip)]
-    return next((one.tiling for one in in_order(kernels or found, chip)), None)
+    return next((one.tiling for one in in_order(kernels or found, chip, unit)), None)

@@ -27,13 +27,15 @@ class MatrixUnit(NamedTuple):
 
     `rows` is the number of rows of m that share one read of B; None if all do. `width` is the most columns of n that
     share one read of A; None if all do. `held`: A stays in registers for as long as its block is on chip, so it is read
-    once. `always`: A is read from shared memory even if a step computed it.
+    once. `always`: A is read from shared memory even if a step computed it. `at_least`: more may be read,
+    so that a bound says less of tiles that use shared memory more.
     """
 
     rows: int | None
     width: int | None = None
     held: bool = False
     always: bool = False
+    at_least: bool = False
 
 
 UNITS = {
@@ -42,7 +44,7 @@ UNITS = {
     "tcgen05": MatrixUnit(128, 256),  # PTX ISA, tcgen05.mma: m128, n up to 256; A in shared or tensor memory
     "systolic": MatrixUnit(None, None, always=True),  # a chip of one's own: each factor once for each tile
 }
-CUDA_CORES = MatrixUnit(None, None)
+CUDA_CORES = MatrixUnit(None, None, at_least=True)
 """Products without a matrix unit: each factor at least once for each tile."""
 LANES = 32  # of a warp
 MATRIX_BYTES = 2  # of the widest type that the units above multiply; wider ones are CUDA cores' in these presets

@@ -1,9 +1,9 @@
 """The tiles that allow the least time on a GPU, as its kernels have them: accumulators in registers, copies ahead.
 
 Of times within TIE of the least, which differ by less than a bound can say, those tiles are taken that keep most
-multiprocessors busy, then those of which at least two
-blocks have room on a multiprocessor: one takes exponentials while the other multiplies. Of these the fewest bytes of
-shared memory win, then the fewest from HBM, then the fewest exponentials.
+multiprocessors busy, then those of which at least two blocks have room on a multiprocessor: one takes exponentials
+while the other multiplies. Of these the fewest bytes from HBM win, then the fewest of shared memory, then the fewest
+exponentials. Where more may be read from shared memory than is counted, as by CUDA cores, its bytes come first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..core.problem import Attention, narrowed
 from ..core.tiling import MMA, Tiling
 from ..search.best import best_tiles, footprint, kept
 from .bound import TimeBound, time_at_least
-from .products import instruction_rows
+from .products import instruction_rows, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..core.watchers import Footprint
     from ..hardware import Hardware
     from ..schedules import Schedule
+    from .products import MatrixUnit
 
 SIZES = (16, 32, 64, 128, 256)  # sides of tiles that compilers of kernels take: powers of two
 TIE = 1.02
@@ -71,7 +72,7 @@ def fastest_tiles(
     if not found:
         found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, M_bytes, multiple))
     as_kernels = [one for one in found if one.in_registers(chip)]
-    return next(iter(in_order(as_kernels or found, chip)), None)
+    return next(iter(in_order(as_kernels or found, chip, unit_of(chip, problem.dtype))), None)
 
 
 def fitting(
@@ -109,19 +110,19 @@ def sizes_up_to(length: int, multiple: int = 1) -> list[int]:
     return found[: sum(size < length for size in found) + 1]
 
 
-def in_order(found: Sequence[TimedTiles], chip: Hardware) -> list[TimedTiles]:
+def in_order(found: Sequence[TimedTiles], chip: Hardware, unit: MatrixUnit) -> list[TimedTiles]:
     """Tiles, the best first: ties with the least time, then the others by time."""
     least = min((one.bound.seconds for one in found), default=0.0)
 
     def place(one: TimedTiles) -> tuple[float, int, bool, int, int, int, int]:
         work, tie = one.bound.work, one.bound.seconds <= least * TIE
         busy = min(one.bound.blocks, chip.sms)
+        moved = work.total_bytes, work.smem_read_bytes + work.smem_write_bytes
         return (
             0.0 if tie else one.bound.seconds,
             -busy,
             not one.room(chip),
-            work.smem_read_bytes + work.smem_write_bytes,
-            work.total_bytes,
+            *(moved[::-1] if unit.at_least else moved),
             work.exps,
             -one.tiling.rows_k,
         )

@@ -14,9 +14,10 @@ from paths import ROOT
 
 from iosim import Attention, Tiling
 from iosim.hardware import load
+from iosim.masks import parse_mask
 from iosim.schedules import find
 from iosim.timing.measured import measured_over_bounds
-from iosim.timing.products import LANES
+from iosim.timing.products import LANES, UNITS
 from iosim.timing.tiles import AT_ONCE, TIE, candidates, fastest_tiles, in_order, timed
 
 FLASH2 = find("flash2")
@@ -122,9 +123,28 @@ def test_ties_go_to_two_blocks_and_then_to_fewer_bytes():
     chip, p = load("h200"), Attention(4096, 64, heads=32, acc_dtype="fp32")
     ties = [timed(FLASH2, p, Tiling(*t), chip) for t in ((256, 64), (128, 128), (128, 64))]
     assert max(one.bound.seconds for one in ties) <= TIE * min(one.bound.seconds for one in ties)
-    assert [name(one) for one in in_order(ties, chip)] == ["128x64", "256x64", "128x128"]
+    assert [name(one) for one in in_order(ties, chip, UNITS["wgmma"])] == ["128x64", "256x64", "128x128"]
     room = replace(chip, registers_per_sm_bytes=8 * chip.registers_per_sm_bytes)
-    assert AT_ONCE == 2 and name(in_order(ties, room)[0]) == "256x64"
+    assert AT_ONCE == 2 and name(in_order(ties, room, UNITS["wgmma"])[0]) == "256x64"
+
+
+@pytest.mark.parametrize(
+    "d, mask, tiles", [(128, "causal", "128x32"), (128, "dense", "128x32"), (64, "causal", "256x16")]
+)
+def test_ties_of_matrix_units_go_to_fewer_bytes_from_hbm(d, mask, tiles):
+    """On an H20 products bind whatever the tiles are, and shared memory decides nothing."""
+    chip, p = load("h20"), Attention(16384, d, heads=32, acc_dtype="fp32", mask=parse_mask(mask))
+    best = fastest_tiles(FLASH2, p, chip, chip.sram_bytes)
+    fitting = [timed(FLASH2, p, t, chip) for t in candidates(FLASH2, p, chip.sram_bytes, 16, 64)]
+    ties = [one for one in fitting if one.in_registers(chip) and one.bound.seconds <= TIE * best.bound.seconds]
+    alike = [one for one in ties if one.room(chip) and one.need.smem_bytes <= chip.sram_bytes]
+    assert name(best) == tiles and best.bound.work.total_bytes == min(one.bound.work.total_bytes for one in alike)
+
+
+def test_ties_of_cuda_cores_go_to_fewer_bytes_of_shared_memory():
+    """Tiles of 256x16 move fewest bytes from HBM, and were 16 % slower than the choice."""
+    ((p, gpu, seconds),) = [each for each in GENERATED if each[0].dtype == "fp32"]
+    assert over_fastest(p, gpu, seconds) < 1.16 < seconds["256x16"] / min(seconds.values())
 
 
 def test_a_smaller_memory_is_obeyed():
