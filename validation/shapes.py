@@ -168,17 +168,35 @@ def token_masks() -> list[Job]:
 
 
 def state() -> list[Job]:
-    """Kernels of attention with a state: every kind of gate, on tensor cores and in fp32, whole and ragged."""
+    """Kernels of every schedule of attention with a state: every kind of gate, whole and ragged, with and without a
+    state before the first token and after the last."""
+    first, last, both = {"initial_state": True}, {"final_state": True}, {"initial_state": True, "final_state": True}
     rows = [  # rule, N, heads, dtype, chunk, more
         ("linear", 2048, 16, "bf16", 32, {}), ("mamba2", 2048, 16, "bf16", 32, {}),
         ("gdn", 2048, 16, "bf16", 32, {}), ("gla", 1024, 16, "bf16", 16, {}), ("kda", 1024, 16, "bf16", 16, {}),
-        ("retnet", 1000, 6, "fp32", 48, {}), ("deltanet", 1000, 6, "fp16", 32, {"final_state": True}),
-        ("gdn", 1000, 6, "fp32", 20, {"initial_state": True, "final_state": True}),
-        ("kda", 500, 6, "fp32", 13, {"initial_state": True}), ("linear", 1000, 6, "fp16", 64, {"normalise": True}),
+        ("retnet", 1000, 6, "fp32", 48, {}), ("deltanet", 1000, 6, "fp16", 32, last),
+        ("gdn", 1000, 6, "fp32", 20, both), ("kda", 500, 6, "fp32", 13, first),
+        ("linear", 1000, 6, "fp16", 64, {"normalise": True}),
     ]  # fmt: skip
-    passes = [  # the same with blocks of columns of the state, and with states that go through HBM
-        ("state-saved", "mamba2", 1024, "bf16", 64, 32), ("state-saved", "gdn", 1024, "bf16", 64, 32),
-        ("state-saved", "kda", 500, "fp32", 24, 20), ("state-split", "gdn", 1000, "fp16", 32, 16),
+    others = [  # schedule, rule, N, dtype, tiles, columns and rows of a block of the state, more
+        ("state-saved", "mamba2", 1024, "bf16", 64, 32, 0, {}), ("state-saved", "gdn", 1024, "bf16", 64, 32, 0, {}),
+        ("state-saved", "kda", 500, "fp32", 24, 20, 0, {}), ("state-split", "gdn", 1000, "fp16", 32, 16, 0, {}),
+        ("state-saved", "retnet", 777, "fp32", 48, 64, 0, both), ("state-saved", "gla", 512, "bf16", 32, 16, 0, first),
+        ("state-saved", "deltanet", 777, "fp16", 32, 24, 0, last),
+        ("state-split", "mamba2", 777, "bf16", 64, 32, 0, first), ("state-split", "kda", 300, "fp32", 20, 24, 0, last),
+        ("state-split", "linear", 1000, "fp32", 32, 64, 0, {"padding": 100}),
+        ("state-tiles", "mamba2", 1024, "bf16", 64, 32, 32, {}), ("state-tiles", "gla", 500, "fp32", 24, 20, 24, first),
+        ("state-tiles", "linear", 777, "fp16", 32, 48, 64, both),
+        ("state-decode", "linear", 64, "fp16", 1, 64, 0, {}), ("state-decode", "mamba2", 64, "bf16", 1, 32, 0, {}),
+        ("state-decode", "gdn", 64, "bf16", 1, 16, 0, {}), ("state-decode", "kda", 50, "fp32", 1, 24, 0, first),
+        ("state-decode", "gdn", 64, "bf16", 1, 64, 0, {"state_dtype": "bf16"}),
+        ("state-bwd", "linear", 512, "bf16", 32, 0, 0, {}), ("state-bwd", "mamba2", 512, "bf16", 32, 0, 0, {}),
+        ("state-bwd", "retnet", 333, "fp32", 24, 0, 0, both), ("state-bwd", "gla", 333, "fp32", 16, 0, 0, both),
+        ("state-bwd-saved", "mamba2", 512, "bf16", 32, 0, 0, {}),
+        ("state-bwd-saved", "gla", 250, "fp32", 16, 0, 0, last),
+        ("state-bwd-saved", "deltanet", 512, "bf16", 32, 0, 0, {}),
+        ("state-bwd-saved", "gdn", 333, "fp32", 20, 0, 0, both),
+        ("state-bwd-saved", "kda", 250, "fp32", 13, 0, 0, first),
     ]  # fmt: skip
     options = {"acc_dtype": "fp32", "dv": 64}
     return [
@@ -188,9 +206,11 @@ def state() -> list[Job]:
         for rule, N, n, dtype, chunk, more in rows
     ] + [
         ScheduleJob(
-            name, Attention(N, 64, heads=8, dtype=dtype, rule=rule, **options), Tiling(chunk, 1, cols_o=columns)
+            name,
+            Attention(N, 64, heads=8, dtype=dtype, rule=rule, **options, **more),
+            Tiling(chunk, 1, depth=depth or 1, cols_o=columns or None),
         )
-        for name, rule, N, dtype, chunk, columns in passes
+        for name, rule, N, dtype, chunk, columns, depth, more in others
     ]
 
 
