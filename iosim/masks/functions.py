@@ -7,15 +7,17 @@ other library is tried. A function that reads b or h is refused: an answer is th
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, lru_cache
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..errors import InputError, suggestion
-from .user_file import RUNS, has_torch, imports_torch, module_of, run
+from .user_file import RUNS, imports_torch, module_of, run
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,8 +109,7 @@ class MaskFunction:
 
     def _run(self, what: Callable[[], T], where: str = "") -> T:
         """What the user's code gives. Tensors that it puts on a GPU lie on the CPU."""
-        uses_torch = imports_torch(self.text) and has_torch()
-        with on_the_cpu() if uses_torch else nullcontext():
+        with on_the_cpu() if imports_torch(self.text) and has_torch() else nullcontext():
             return run(what, self.path, where or self.where)
 
     def _found(self) -> MaskMod:
@@ -164,6 +165,11 @@ def other_parameters(function: Callable[..., object]) -> list[str] | None:  # ty
 
 
 # ---------------------------------------------------------------- NumPy and PyTorch
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is installed."""
+    return "torch" in sys.modules or find_spec("torch") is not None
 
 
 class Head:

@@ -1,25 +1,19 @@
-"""Runs a user's file of masks. Its errors become one message, and what it prints goes to stderr.
-
-If the file imports PyTorch and it is not installed, its names can be imported and written in annotations. Any other use
-of them is an error, so that no mask is made of values that are not there.
-"""
+"""Runs a user's file of masks. Its errors become one message, and what it prints goes to stderr."""
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
-from collections.abc import Callable, Iterator, MutableSequence, Sequence
-from contextlib import ExitStack, contextmanager, redirect_stdout
-from importlib.util import find_spec
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from ..errors import InputError, IosimError, MissingError
 
 T = TypeVar("T")
 RUNS = "a file and a function that can be run"
+TORCH = "pip install torch (its CPU build is enough)"
 
 
 def module_of(path: str, text: str) -> ModuleType:
@@ -55,14 +49,13 @@ def imports_torch(text: str) -> bool:
 def run(what: Callable[[], T], path: str, where: str) -> T:
     """What the user's code gives. InputError for any error in it, and MissingError for a package that is missing."""
     try:
-        with ExitStack() as stack:
-            for each in (folder_on_path(path), absent_torch(path), redirect_stdout(sys.stderr)):
-                stack.enter_context(each)
+        with folder_on_path(path), redirect_stdout(sys.stderr):
             return what()
     except IosimError:
         raise
     except ImportError as error:
-        raise MissingError(f"{where}: {error} ({place(error, path)})") from None
+        advice = f": {TORCH}" if str(error.name).partition(".")[0] == "torch" else ""
+        raise MissingError(f"{where}: {error} ({place(error, path)}){advice}") from None
     except (Exception, SystemExit) as error:
         shown = f"{type(error).__name__}: {error}"
         raise InputError(where, shown, RUNS, place(error, path)) from None
@@ -89,90 +82,3 @@ def folder_on_path(path: str) -> Iterator[None]:
     finally:
         if folder in sys.path:
             sys.path.remove(folder)
-
-
-# ---------------------------------------------------------------- PyTorch, where it is not installed
-
-
-def has_torch() -> bool:
-    """Whether PyTorch is installed."""
-    if "torch" in sys.modules:
-        return not isinstance(sys.modules["torch"], AbsentModule)
-    spec = find_spec("torch")
-    return spec is not None and not isinstance(spec.loader, AbsentTorch)
-
-
-class Absent:
-    """A name of PyTorch that is not there. It may stand in an annotation. Any use of it raises MissingError."""
-
-    def __init__(self, name: str, path: str) -> None:
-        self._name, self._path = name, path
-
-    def __getattr__(self, name: str) -> Absent:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Absent(f"{self._name}.{name}", self._path)
-
-    def __getitem__(self, key: object) -> Absent:
-        return self
-
-    def __or__(self, other: object) -> Absent:
-        return self
-
-    __ror__ = __or__
-
-    def used(self, *_: object, **__: object) -> NoReturn:
-        advice = "pip install torch (its CPU build is enough)"
-        raise MissingError(f"PyTorch is not installed, and {self._path} uses {self._name}: {advice}")
-
-    __call__ = __iter__ = __len__ = __bool__ = __array__ = __index__ = __mro_entries__ = __enter__ = used
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = used  # type: ignore[assignment]
-    __hash__ = object.__hash__
-
-
-class AbsentModule(ModuleType):
-    """A module of PyTorch that is not there."""
-
-    __path__: MutableSequence[str] = []  # noqa: RUF012  # as modules have it
-
-    def __getattr__(self, name: str) -> Absent:
-        if name.startswith("__") and name.endswith("__"):
-            raise AttributeError(name)
-        return Absent(f"{self.__name__}.{name}", vars(self)["_path"])
-
-
-class AbsentTorch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules of PyTorch where nothing else does."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        own = name.partition(".")[0] == "torch"
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if own else None
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        module = AbsentModule(spec.name)
-        vars(module)["_path"] = self.path
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
-
-
-@contextmanager
-def absent_torch(path: str) -> Iterator[None]:
-    """A context in which the names of PyTorch can be imported though it is not installed."""
-    if has_torch():
-        yield
-        return
-    finder = AbsentTorch(path)
-    sys.meta_path.append(finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-        for name in [name for name, module in sys.modules.items() if isinstance(module, AbsentModule)]:
-            del sys.modules[name]

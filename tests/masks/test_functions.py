@@ -182,20 +182,10 @@ def test_too_many_pairs_have_one_message(iosim):
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
-def test_a_file_that_only_names_torch_needs_no_torch(tmp_path):
-    """Imports and annotations stand for nothing. A use is an error."""
-    path = tmp_path / "own.py"
-    head = "import torch\nfrom torch import Tensor\nfrom torch.nn.attention.flex_attention import _mask_mod_signature\n"
-    path.write_text(f"{head}def f(b: Tensor | None, h: Tensor, q, k) -> _mask_mod_signature:\n    return q >= k\n")
-    assert np.array_equal(seen(mask("f", path)), own("causal"))
-    assert "torch" not in sys.modules
-    for use in ("torch.arange(48)", "list(torch.nn.Linear)", "len(Tensor)", "torch.float16 == Tensor", "bool(torch.x)"):
-        path.write_text(f"{head}x = {use}\ndef f(b, h, q, k):\n    return q >= k\n")
-        with pytest.raises(MissingError, match="pip install torch"):
-            mask("f", path)
-    path.write_text(f"{head}def f(b, h, q, k):\n    return torch.abs(q - k) <= 3\n")
-    with pytest.raises(MissingError, match=r"uses torch\.abs"):
-        seen(mask("f", path))
+def test_a_file_that_imports_torch_needs_it(tmp_path):
+    (tmp_path / "own.py").write_text("import torch\ndef f(b, h, q, k):\n    return q >= k\n")
+    with pytest.raises(MissingError, match=r"No module named 'torch' .*line 1.* pip install torch"):
+        mask("f", tmp_path / "own.py")
 
 
 def test_only_imports_of_torch_count():
