@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 from ..core.event_count import check_length, count_events
 from ..core.machine import Machine
 from ..core.tiling import Rule, Tiling
-from ..core.watchers import Trace, Watcher
 from ..counting import asked as question
 from ..counting.count import one_tiling
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.colours import GREY, INK, tensor_colours
 from ..drawing.picture import Picture
+from ..drawing.player import Played
 from ..drawing.svg import SHEET_WIDTH, broken, head_svg, label, svg_file
 from ..errors import InputError
 from ..schedules import Schedule, find_all, require
 from ..units import parse_bytes
 
 if TYPE_CHECKING:
-    from ..core.machine import Block
     from ..core.problem import Attention
-    from ..core.typing import Size
     from ..core.watchers import Event
     from ..tables import Row
 
@@ -117,19 +115,24 @@ def race(p: Attention, M: int | str | None, schedules: Sequence[str], rule: Rule
 def runner(p: Attention, schedule: Schedule, tiling: Tiling, cells: Tiling) -> Runner:
     """The Runner of a schedule. Tiles of the picture are `cells`; an event lights all those that it touches."""
     check_length(count_events(schedule, p.packed, tiling).total, MOST_EVENTS)
-    trace, fullest = Trace(), Fullest()
-    Machine(p.packed, trace, fullest).run(schedule, tiling)
+    played = Played()
+    Machine(p.packed, played).run(schedule, tiling)
     loads: dict[tuple[str, int, int], list[Span]] = {}
     stores: dict[tuple[str, int, int], list[Span]] = {}
+    moves: list[tuple[Span, dict[str, int]]] = []
     moved = 0
-    for event in trace.events:
-        words = int(event["words"])  # type: ignore[arg-type]
-        if event["event"] in ("load", "store"):
+    for frame in played.frames:
+        event, words = frame.event, int(frame.event["words"])  # type: ignore[call-overload]
+        if words:
+            span = moved, moved + words
             for cell in touched(event, cells):
-                add((loads if event["event"] == "load" else stores).setdefault(cell, []), (moved, moved + words))
+                add((loads if event["event"] == "load" else stores).setdefault(cell, []), span)
+            moves.append((span, frame.inside))
             moved += words
+        elif moves and sum(frame.inside.values()) > sum(moves[-1][1].values()):
+            moves[-1] = (moves[-1][0], frame.inside)  # SRAM at its fullest until the next load or store
     tiles = "" if "ideal" in schedule.rules else f" {tiling.rows_q}x{tiling.rows_k}"
-    return Runner(schedule.name + tiles, moved, loads, stores, fullest.resident())
+    return Runner(schedule.name + tiles, moved, loads, stores, resident(moves))
 
 
 def touched(event: Event, cells: Tiling) -> list[tuple[str, int, int]]:
@@ -150,49 +153,13 @@ def add(spans: list[Span], span: Span) -> None:
         spans.append(span)
 
 
-Moment = tuple[int, dict[str, int]]
-"""(words moved before, words in SRAM by block)."""
-
-
-class Fullest(Watcher):
-    """Records SRAM at its fullest between the start of each load or store and the start of the next one."""
-
-    def __init__(self) -> None:
-        self.now: dict[str, int] = {}
-        self.moved = 0
-        self.kept: list[Moment] = []
-        self._before: tuple[Block, Moment] | None = None  # the last new block, and the last moment without it
-
-    def allocate(self, block: Block) -> None:
-        self._before = (block, self.kept[-1]) if self.kept else None
-        self.now[block.name] = self.now.get(block.name, 0) + int(block.words)
-        if self.kept and sum(self.now.values()) > sum(self.kept[-1][1].values()):
-            self.kept[-1] = (self.kept[-1][0], dict(self.now))
-
-    def free(self, block: Block) -> None:
-        self.now[block.name] -= int(block.words)
-
-    def load(self, block: Block, tensor: str, words: Size) -> None:
-        if self._before is not None and self._before[0] is block:  # this load made the block
-            self.kept[-1] = self._before[1]
-        if words:
-            self.kept.append((self.moved, dict(self.now)))
-            self.moved += int(words)
-
-    def store(self, block: Block, tensor: str, words: Size) -> None:
-        self._before = None
-        self.load(block, tensor, words)
-
-    def resident(self) -> dict[str, list[Span]]:
-        """The spans in which each block is in SRAM."""
-        found: dict[str, list[Span]] = {}
-        ends = [*(start for start, _ in self.kept[1:]), self.moved]
-        for (start, now), end in zip(self.kept, ends, strict=True):
-            for name, words in now.items():
-                spans = found.setdefault(name, [])
-                if words:
-                    add(spans, (start, end))
-        return found
+def resident(moves: Iterable[tuple[Span, dict[str, int]]]) -> dict[str, list[Span]]:
+    """The spans in which each block is in SRAM, from the spans of loads and stores and the blocks in each."""
+    found: dict[str, list[Span]] = {}
+    for span, inside in moves:
+        for name in inside:
+            add(found.setdefault(name, []), span)
+    return found
 
 
 class Styles:
