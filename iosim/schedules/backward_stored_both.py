@@ -21,7 +21,7 @@ from .small_cache import output_tile
 if TYPE_CHECKING:
     from ..core.machine import Machine
     from ..core.problem import Attention
-    from ..core.typing import Words
+    from ..core.typing import Step, Words
 
 
 def both_stored(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -52,34 +52,26 @@ def both_stored(chip: Machine, p: Attention, t: Tiling) -> None:
                 chip.update(s, drop, p.dropout_part(i, r))
                 chip.update(dv[r], add_value_gradients, s, do)
         chip.store(dv, "dV", j)
-    products(chip, p, t)
+    gradient(chip, p, t, "dQ", "K", accumulate_columns)
+    gradient(chip, p, t, "dK", "Q", accumulate_transposed)
 
 
-def products(chip: Machine, p: Attention, t: Tiling) -> None:
-    """dQ = dS K and dK = dS^T Q: a tile of the gradient stays, beside a column of its dS; K or Q streams."""
-    rows, columns = output_tile(t)
-    seen = p.mask.in_tiles(rows, 1)
-    for i in chip.tiles(p.N, rows, parallel=True):
+def gradient(chip: Machine, p: Attention, t: Tiling, name: str, other: str, step: Step) -> None:
+    """dQ = dS K, or dK = dS^T Q: a tile of the gradient stays, beside a column of its dS; the other matrix streams."""
+    (rows, columns), of_keys = output_tile(t), name == "dK"
+    seen = p.mask.in_tiles(1, rows) if of_keys else p.mask.in_tiles(rows, 1)
+    length, along = (p.Nk, p.N) if of_keys else (p.N, p.Nk)
+    for x in chip.tiles(length, rows, parallel=True):
         for c in chip.tiles(p.d, columns):
-            dq = chip.compute("dQ", (i, c), zeros)
-            for j in chip.tiles(p.Nk, 1, where=seen.row(i)):
+            tile = chip.compute(name, (x, c), zeros)
+            for y in chip.tiles(along, 1, where=seen.column(x) if of_keys else seen.row(x)):
+                i, j = (y, x) if of_keys else (x, y)
                 ds = chip.load("dS", i, j)
                 chip.update(ds, clear, p.mask.part(i, j))
                 for w in chip.tiles(c, t.depth):
-                    chip.update(dq, accumulate_columns, ds, chip.load("K", j, w), Place(w, c))
-            chip.update(dq, scale, Number(p.d))
-            chip.store(dq, "dQ", i, c)
-    seen = p.mask.in_tiles(1, rows)
-    for j in chip.tiles(p.Nk, rows, parallel=True):
-        for c in chip.tiles(p.d, columns):
-            dk = chip.compute("dK", (j, c), zeros)
-            for i in chip.tiles(p.N, 1, where=seen.column(j)):
-                ds = chip.load("dS", i, j)
-                chip.update(ds, clear, p.mask.part(i, j))
-                for w in chip.tiles(c, t.depth):
-                    chip.update(dk, accumulate_transposed, ds, chip.load("Q", i, w), Place(w, c))
-            chip.update(dk, scale, Number(p.d))
-            chip.store(dk, "dK", j, c)
+                    chip.update(tile, step, ds, chip.load(other, y, w), Place(w, c))
+            chip.update(tile, scale, Number(p.d))
+            chip.store(tile, name, x, c)
 
 
 # ---------------------------------------------------------------- by hand, from the idea (words of one head)
