@@ -39,11 +39,6 @@ TARGET = "target"  # what compilers call the GPU, if stated
 KEYS = ("name", *(key for key in COUNT_KEYS if key != L2), "flops_per_second")  # that a file needs
 ALLOWED = (*KEYS, L2, *OPTIONAL, TARGET, UNIT, "sources")
 NONE = (L2, REGISTERS)  # may be 0: a chip without
-MEASURED = "measured"  # a table of earlier versions: rates that a command measured, for times that were fitted
-NO_CALIBRATE = (
-    "iosim calibrate, which wrote it, is gone: times are bounds now, of data-sheet rates; take a preset, as h100, or "
-    "leave out the table and give the peaks of the data sheet"
-)
 FLOP_DTYPES = ("fp16", "bf16", "fp8", "int8", "fp32", "fp64")
 MAKERS = r"nvidia|geforce|tesla|quadro|rtx|amd|instinct"  # words of a GPU's name that do not say which it is
 OTHER_GPU = "for another GPU give a file: iosim hardware h100 --toml prints one to begin with"
@@ -194,8 +189,6 @@ def read_hardware(path: Path) -> Hardware:
     A file may leave out `l2_bytes`, `target`, the keys in OPTIONAL, and `sources`.
     """
     data = _read(path)
-    if MEASURED in data:
-        raise InputError(f"{path}: table", f"[{MEASURED}]", "numbers of a data sheet", NO_CALIBRATE)
     if faults := list(_faults(path, data)):
         raise as_one(faults)
     data = {L2: 0, **data}

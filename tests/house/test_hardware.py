@@ -290,16 +290,6 @@ def test_a_chip_without_an_l2_has_no_word_of_one(tmp_path, monkeypatch, iosim, a
     assert "no rate of L2" in iosim(*roofline).stderr and "l2_bytes" in iosim("hardware", "mine.toml").stdout
 
 
-def test_a_file_of_measured_rates_says_that_calibrate_is_gone(tmp_path, iosim):
-    path = write(tmp_path, page()[0] + "\n[measured]\nlaunch_seconds = 2e-6\n")
-    done = iosim("roofline", "--N", 256, "--d", 32, "--hardware", path)
-    assert done.exit_code == 2 and done.stdout == "" and done.stderr.count("\n") == 1
-    assert (
-        "table: found '[measured]'; allowed: numbers of a data sheet; iosim calibrate, which wrote it, is gone"
-        in done.stderr
-    )
-
-
 @pytest.mark.parametrize(
     ("gone", "dtype", "missing"),
     [
