@@ -46,7 +46,7 @@ def read_model(path: str, given: Collection[str] = (), known: Collection[str] | 
         found |= _latent(config, heads, file, whole={"d", "dv"}.isdisjoint(given))
     else:
         found |= {"kv_heads": _kv_heads(config, heads, file), "d": _head_dim(config, heads, file)}
-    states = _states(config)
+    states = _state(config, OF_LAYERS)
     found["layers"] = layers
     if states and left_out and known is not None and "layers" in known and "layers" not in given:
         found["layers"], left_out = (
@@ -132,28 +132,20 @@ def _layers(config: Config, file: str) -> tuple[int, list[str]]:
     if others <= 0:
         return found, []
     verb = "is no softmax attention, and is" if others == 1 else "are no softmax attention, and are"
-    return found, [f"{others} of its {layers} layers {verb} left out{_state(config)}"]
+    return found, [f"{others} of its {layers} layers {verb} left out{_state(config, OF_STATE)}"]
 
 
-def _states(config: Config) -> str:
-    """The other layers as `--layers` takes them, where the file says their sizes in the keys of Qwen3-Next."""
+def _state(config: Config, text: str) -> str:
+    """A text with the sizes of the state that the other layers keep, by the keys of Qwen3-Next; empty where the file
+    does not say them."""
     names = ("linear_key_head_dim", "linear_value_head_dim", "linear_num_value_heads", "linear_num_key_heads")
     values = [config.get(name) for name in names]
-    if not all(isinstance(value, int) for value in values):
-        return ""
-    return "gdn " + " ".join(
-        f"{name}={value}" for name, value in zip(("d", "dv", "heads", "key-heads"), values, strict=True)
-    )
+    return text.format(*values) if all(isinstance(value, int) for value in values) else ""
 
 
-def _state(config: Config) -> str:
-    """What the other layers keep, where the file says it in the keys of Qwen3-Next."""
-    names = ("linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim")
-    values = [config.get(name) for name in names]
-    if not all(isinstance(value, int) for value in values):
-        return ""
-    keys, heads, d, dv = values
-    return f": each keeps a state of {d} x {dv} words for each of {heads} value heads ({keys} key heads)"
+OF_LAYERS = "gdn d={} dv={} heads={} key-heads={}"
+"""The other layers as `--layers` takes them."""
+OF_STATE = ": each keeps a state of {} x {} words for each of {} value heads ({} key heads)"
 
 
 # ---------------------------------------------------------------- heads and windows
