@@ -160,7 +160,7 @@ class Batched(Answer):
 
     def pieces(self) -> Pieces:
         first, *reasons = self.lines
-        timed = times_line(self.batch.chip)
+        timed = times_line(self.batch.chip, self.batch.problem)
         own = class_line([first])
         lines: Pieces = [first, self.header(), self.counts(), *own, *timed, *([""] if reasons else []), *reasons]
         return [*lines, "", *self.shown_details()] if self.detail else lines

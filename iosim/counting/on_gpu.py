@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ..answer import numbered
+from ..core.tiling import further_sizes
 from ..schedules import SCHEDULES
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
@@ -107,15 +109,19 @@ def least_traffic(
     if found.work.total_bytes >= mine.work.total_bytes:
         return []
     fewer = f"{1 - found.work.total_bytes / mine.work.total_bytes:.0%}".replace("%", " %")
-    moves = f"{least.rows_q}x{least.rows_k} moves least, {about(found.work.total_bytes)} ({fewer} fewer)"
-    return [f"{moves}, but {why_slower(mine, found)}."]
+    sizes = tiles_said(Result(schedule.name, "best", Br=least.rows_q, Bc=least.rows_k, more_tiles=further_sizes(least)))
+    moves = f"{sizes.strip()} moves least, {about(found.work.total_bytes)} ({fewer} fewer)"
+    return [f"{moves}, but {why_slower(mine, found, chip)}."]
 
 
-def why_slower(best: TimeBound, other: TimeBound) -> str:
+def why_slower(best: TimeBound, other: TimeBound, chip: Hardware) -> str:
     """Why tiles that move less are not the best: what takes longer, and how much."""
     longer = times(other.seconds, best.seconds)
     if other.seconds <= NEAR * best.seconds:
         return "takes at least as long, and leaves no room for a second block on a multiprocessor"
+    if other.blocks < min(chip.sms, best.blocks):
+        has = f"has {numbered(other.blocks, 'thread block')} for {chip.sms} multiprocessors"
+        return f"{has}, so it takes at least {longer} times as long"
     if other.binds == "shared":
         share = times(other.work.smem_read_bytes, best.work.smem_read_bytes)
         return f"reads {share} times as much from shared memory, so it takes at least {longer} times as long"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, Attention, narrowed, with_mask
 from ..core.tiling import Tiling
+from ..schedules import family_of
 from ..schedules.registry import FA1, FA2
 from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
 
@@ -111,9 +112,10 @@ def published_line(rows: Collection[Published], p: Attention) -> list[str]:
     return [f"{kernels}registers beside M{floor}{packed}{''.join(shares)}"]
 
 
-def times_line(chip: Hardware | None) -> list[str]:
-    """The line below a table of least times that says what measured kernels took over theirs; none without a GPU."""
-    if chip is None:
+def times_line(chip: Hardware | None, problem: Attention) -> list[str]:
+    """The line below a table of least times that says what measured kernels took over theirs; none without a GPU, and
+    none with a state: those that were measured are of softmax attention."""
+    if chip is None or family_of(problem) != "attention":
         return []
     from ..timing.measured import measured_over_bounds
 

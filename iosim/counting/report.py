@@ -127,7 +127,7 @@ class Report(Answer):
         reasons = reason_lines(self)
         below = [*published_line(self.published, self.problem), *details, *([""] if reasons else []), *reasons]
         said = [*tiles_legend(self.results), *class_line(answer)]
-        return [*answer, self.counts(), *said, *times_line(self.under.chip), *below]
+        return [*answer, self.counts(), *said, *times_line(self.under.chip, self.problem), *below]
 
     def to_dict(self) -> Row:
         return {

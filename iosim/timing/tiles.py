@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SIZES = (16, 32, 64, 128, 256)  # sides of tiles that compilers of kernels take: powers of two
 TIE = 1.02
 STAGES = 2  # tiles of keys and values in flight: copies run ahead of products
+PARTS_OF_M = 4  # least traffic is searched in M, and in so many parts of it
 AT_ONCE = 2  # blocks on a multiprocessor, of which one computes while the other waits
 
 
@@ -67,12 +68,14 @@ def fastest_tiles(
 
     Tiles with all accumulators in registers come before others.
     """
-    rows = instruction_rows(chip, problem.dtype)
-    found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, M_bytes, multiple, rows))
-    if not found:
-        found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, M_bytes, multiple))
-    as_kernels = [one for one in found if one.in_registers(chip)]
-    return next(iter(in_order(as_kernels or found, chip, unit_of(chip, problem.dtype))), None)
+    smaller = [M_bytes * part // PARTS_OF_M for part in range(PARTS_OF_M - 1, 0, -1)]  # copies ahead need room too
+    rooms = [(M_bytes, instruction_rows(chip, problem.dtype)), *((room, 1) for room in (M_bytes, *smaller))]
+    for room, rows in rooms if schedule.more_tiles else rooms[:2]:
+        found = fitting(schedule, problem, chip, M_bytes, candidates(schedule, problem, room, multiple, rows))
+        if found:
+            as_kernels = [one for one in found if one.in_registers(chip)]
+            return in_order(as_kernels or found, chip, unit_of(chip, problem.dtype))[0]
+    return None
 
 
 def fitting(
@@ -93,8 +96,11 @@ def candidates(
     schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, least_rows: int = 1
 ) -> list[Tiling]:
     """The tiles that are compared: all pairs of SIZES up to the lengths, of no fewer query rows than an instruction has
-    where there are as many; or for a schedule with further sizes those of least traffic."""
+    where there are as many; for a schedule with further sizes those of least traffic, or all of SIZES where it has few
+    and says their lengths."""
     p = problem.packed
+    if few_further_sizes(schedule):
+        return every_size(schedule, p, multiple)
     if schedule.more_tiles:
         least = best_tiles(schedule, p, M_bytes, multiple)
         return [] if least is None else [least]
@@ -102,6 +108,23 @@ def candidates(
     rows, keys = sizes_up_to(p.N, multiple), sizes_up_to(int(together), multiple)
     whole = [size for size in rows if size >= least_rows]
     return [Tiling(*pair) for pair in product(whole or rows[-1:], keys)]
+
+
+def few_further_sizes(schedule: Schedule) -> bool:
+    """Whether a schedule has so few sizes beside rows that all of SIZES are compared."""
+    return schedule.axes is not None and 0 < len(schedule.more_tiles) <= 2
+
+
+def every_size(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
+    """Tiles with rows of queries and further sizes from SIZES, each up to the length that it divides. Where that is
+    less than the whole axis, it was asked for."""
+    assert schedule.axes is not None
+    whole = {"rows_q": p.N, "cols_o": p.dv}
+    axes = {name: max(found) for name, found in schedule.axes(p).items() if name in ("rows_q", *schedule.more_tiles)}
+    sizes = (
+        [length] if length < whole.get(name, 0) else sizes_up_to(length, multiple) for name, length in axes.items()
+    )
+    return [Tiling(**{"rows_k": multiple, **dict(zip(axes, one, strict=True))}) for one in product(*sizes)]
 
 
 def sizes_up_to(length: int, multiple: int = 1) -> list[int]:

@@ -12,10 +12,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import ROOT
 
+import iosim
 from iosim import Attention, Tiling
 from iosim.hardware import load
 from iosim.masks import parse_mask
-from iosim.schedules import find
+from iosim.schedules import SCHEDULES, find
 from iosim.timing.measured import measured_over_bounds
 from iosim.timing.products import LANES, UNITS
 from iosim.timing.tiles import AT_ONCE, TIE, candidates, fastest_tiles, in_order, timed
@@ -160,3 +161,27 @@ def test_beside_least_times_stands_what_kernels_took(command, iosim):
     line = (command, "--N", 8192, "--d", 128, "--heads", 32, "--schedule", "flash2")
     assert measured_over_bounds() in iosim(*line, "--hardware", "h100").stdout.splitlines()
     assert "a least time" not in iosim(*line, "--M", "100KB").stdout
+
+
+RULES = {"state": {"rule": "mamba2", "key_heads": 16}, "state-decode": {"rule": "gdn", "N": 1}}
+WITH_FURTHER_SIZES = [name for name, schedule in SCHEDULES.items() if schedule.more_tiles]
+
+
+@pytest.mark.parametrize("chip", ["h100", "t4", "rtx-4090"])
+@pytest.mark.parametrize("schedule", WITH_FURTHER_SIZES)
+def test_tiles_of_further_sizes_leave_room_for_copies_ahead(schedule, chip):
+    """Those of least traffic fill M, and do not fit beside copies ahead."""
+    own = {"N": 8192, **RULES.get(find(schedule).family, {})}
+    (found,) = iosim.count(d=64, heads=32, hardware=chip, schedules=schedule, **own).results
+    assert found.fits and found.at_least_seconds > 0 and found.smem_peak_bytes <= load(chip).sram_bytes
+
+
+@pytest.mark.parametrize("given, tiles", [({"state_columns": 48}, (64, 48)), ({"chunk": 32}, (32, 32)), ({}, (64, 32))])
+def test_blocks_of_a_state_are_as_many_as_multiprocessors_allow(given, tiles):
+    """And sizes that are given stay. 128 blocks of 32 columns for 132 multiprocessors: four for each of 32 heads."""
+    own = {"N": 8192, "d": 128, "heads": 32, "rule": "gdn", "key_heads": 16, "hardware": "h100", **given}
+    (best,) = iosim.count(schedules="state-split", **own).results
+    assert (best.Br, best.more_tiles["cols_o"]) == tiles
+    lines = str(iosim.tune(schedules="state-split", **own))
+    assert given or "has 32 thread blocks for 132 multiprocessors, so it takes at least 1.94 times as long" in lines
+    assert "kernels took" not in lines  # those that were measured have no state
