@@ -14,12 +14,10 @@ from paths import ROOT, VALIDATION
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
-from iosim.counting.count import measure
 from iosim.counting.floors import floor
 from iosim.errors import MissingError
-from iosim.gpu.cuda.machine import generate
 from iosim.gpu.cuda.sectors import partial_sectors
-from iosim.gpu.jobs import ScheduleJob, job_from_json, key_of, runner
+from iosim.gpu.jobs import ScheduleJob, key_of, runner
 from iosim.gpu.moved import in_whole_tiles, moved
 from iosim.gpu.profile.explain import explain
 from iosim.gpu.profile.passes import explain_passes
@@ -136,30 +134,30 @@ def test_kernels_load_just_the_bits_of_a_mask_that_are_counted():
     assert {row["schedule"] for row in exact} == {"flash1", "flash2", "standard-tiled", "flash2-bwd"}
 
 
-STORING = VALIDATION / "h200-2026-11-29" / "backward_words.jsonl"
+BACKWARD = VALIDATION / "h200-2026-11-29" / "backward.csv"
 
 
-def stored_runs():
-    """The notes of the runs that were kept without counters of the hardware: what the kernels counted, and outputs."""
-    return [json.loads(line) for line in STORING.read_text().splitlines()] if STORING.exists() else []
-
-
-@pytest.mark.skipif(not STORING.exists(), reason="not measured")
-def test_backward_passes_that_store_counted_the_words_of_today_on_a_gpu():
-    """Dense and under two masks, ragged with shared heads in fp32, whole tiles in fp16. Every word of every tensor, the
-    shared memory of every launch, and the errors of the outputs. Bytes were not counted."""
-    found = stored_runs()
-    assert len(found) == 12
-    for note in found:
-        job = job_from_json(note["job"])
-        schedule, p = find(job.name), job.problem
-        expected = measure(schedule, p, job.tiling)["tensors"]
-        assert note["words"] == {name: [words["reads"], words["writes"]] for name, words in expected.items()}, job
-        program = generate(schedule, p, job.tiling)
-        assert [one["smem_bytes"] for one in note["launches"]] == [kernel.smem_bytes for kernel in program.kernels]
-        assert note["error"] <= note["allowed_error"] and abs(note["bias"]) <= note["allowed_bias"]
-        assert note["unwritten"] == 0
-    assert {note["job"]["mask"] for note in found} == {"dense", "causal", "window:50"}
+@pytest.mark.skipif(not BACKWARD.exists(), reason="not measured")
+def test_backward_passes_that_store_and_the_short_tile_first_agree():
+    """Words, outputs and bytes. Stores are exact to the byte, with the sectors that are written in part: a word of P or
+    dS is stored by itself, and costs one of 32 bytes. With the short tile first a causal pass reads fewer bytes."""
+    found = evidence(BACKWARD.parent, "backward")
+    rows = [verify(e, load("h200")) for e in found]
+    assert len(rows) == 28 and [row["faults"] for row in rows if row["faults"]] == []
+    assert all(row["device_words"] == row["words"] for row in rows)
+    for e, row in zip(found, rows, strict=True):
+        assert row["hw_write_bytes"] == row["sm_write_bytes"] + partial_sectors_of(e.job).write_bytes, e.job
+    most = {name: max(row["write_ratio"] for row in rows if row["schedule"] == name) for name in SCHEDULES
+            if any(row["schedule"] == name for row in rows)}  # fmt: skip
+    page = (ROOT / "docs" / "schedules" / "backward.md").read_text()
+    alone = [name for name, ratio in most.items() if ratio > 1.1]
+    assert alone == ["flash2-bwd-stored-ds", "flash2-bwd-stored-p-ds"]
+    said = " and ".join(f"{most[name]:.1f}" for name in alone)
+    assert f"<!-- sectors -->{said}<!-- sectors -->" in page
+    first, last = rows[18:24:2], rows[19:24:2]
+    assert [e.job.problem.short_tile for e in found[18:24]] == ["first", "last"] * 3
+    assert all(a["hw_read_bytes"] < b["hw_read_bytes"] for a, b in zip(first, last, strict=True))
+    assert {str(e.job.problem.mask) for e in found[:18]} == {"dense", "causal", "window:50"}
 
 
 @needs_measurements
@@ -192,8 +190,8 @@ def test_every_schedule_was_measured(folder):
     random = {row["job"].split()[0] for row in read_csv(RANDOM / "random_rows.csv") if row["ok"] == "True"}
     others = {name for name, schedule in SCHEDULES.items() if schedule.family != "state"}  # a state has its own test
     missing = others - {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]} - random
-    missing -= {note["job"]["run"] for note in stored_runs()}
-    unmeasured = {"flash2-bwd-panels", "state-bwd", "state-bwd-saved", "state-decode", "state-ring"}
+    missing -= {e.job.name for e in evidence(BACKWARD.parent, "backward")}
+    unmeasured = {"state-bwd", "state-bwd-saved", "state-decode", "state-ring"}
     assert missing == unmeasured, "only these have not run on a GPU"
     problems = [e.job.problem for e in evidence(folder, "family")]
     for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
