@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..core.mask_types import Mask
     from ..core.tiling import TilesAsked
     from ..hardware import Hardware
+    from ..timing.claim import Judged
     from .requests import Request
 
 FA2_TILES = Tiling(128, 64)
@@ -65,6 +66,8 @@ class Batched(Answer):
     """Whether the rows are those of each tensor and of each shape."""
     under: Conditions = PAPER
     """The conditions of the question, of which only the notes are read."""
+    claim: Judged | None = None
+    """The judgement of a claim about the step."""
 
     def __getitem__(self, name: str) -> Moved:
         """What the way of this name moves. Raises KeyError if it was not counted."""
@@ -89,8 +92,14 @@ class Batched(Answer):
 
     @property
     def answer(self) -> str:
-        """What moves least, how far that is from the floor, and what comes next."""
-        return " ".join(self.lines)
+        """What is claimed, what moves least, how far that is from the floor, and what comes next."""
+        return " ".join([*self.claimed, *self.lines])
+
+    @property
+    def claimed(self) -> list[str]:
+        """The sentences about a claim; none if nothing is claimed."""
+        bounds = [seconds(way) for way in self.ways if way.fits and way.at_least_seconds is not None]
+        return [] if self.claim is None else self.claim.beside(bounds, "ways")
 
     @cached_property
     def lines(self) -> list[str]:
@@ -162,7 +171,16 @@ class Batched(Answer):
         first, *reasons = self.lines
         timed = times_line(self.batch.chip, self.batch.problem)
         own = class_line([first])
-        lines: Pieces = [first, self.header(), self.counts(), *own, *timed, *([""] if reasons else []), *reasons]
+        lines: Pieces = [
+            *self.claimed,
+            first,
+            self.header(),
+            self.counts(),
+            *own,
+            *timed,
+            *([""] if reasons else []),
+            *reasons,
+        ]
         return [*lines, "", *self.shown_details()] if self.detail else lines
 
     def shown_details(self) -> Pieces:
@@ -198,6 +216,7 @@ class Batched(Answer):
             "distinct": self.distinct,
             "ways": [{name: value for name, value in asdict(way).items() if name != "by_shape"} for way in self.ways],
             **({"details": [*self.parts()]} if self.detail else {}),
+            "claim": None if self.claim is None else self.claim.to_dict(),
             "answer": self.answer,
             "notes": self.notes,
         }

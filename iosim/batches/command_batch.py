@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from ..commands.answer import Output, answer_all, say
+from ..commands.answer import Output, answer_all, exit_if_impossible, say
 from ..commands.command import D, Need, named_command
 from ..commands.options import (
     COUNT,
     PLACES,
     chip_options,
+    claim_option,
     csv_option,
     file_option,
     flag_option,
@@ -101,6 +102,7 @@ PICTURES = ("html", "svg", "png", "pdf")
 @options(tiles_option("best, or Br x Bc as 128x64 (query rows first)."), multiple_option)
 @variants_without("gqa")
 @chip_options
+@claim_option()
 @flag_option("--detail", "Also show the words of each tensor and of each request; with --csv a row for each.")
 @json_option
 @csv_option
@@ -114,6 +116,7 @@ def command(
     layers: str | None,
     ways: tuple[str, ...],
     chunk: str | None,
+    claim: str | None,
     detail: bool,
     as_json: bool,
     as_csv: bool,
@@ -121,7 +124,11 @@ def command(
 ) -> None:
     """What one step of a server moves: a batch of unequal requests, by the ways to run it, against the floor.
 
-    Example: iosim batch --requests '12 * 1:3000, 1:9000, 512:4608' --d 128 --heads 32 --kv-heads 8 --causal
+    With --claim the answer begins with whether a time or a rate is possible on the --hardware; the exit code is 1 if it
+    is not.
+
+    Example: iosim batch --requests '12 * 1:3000, 1:9000, 512:4608' --d 128 --heads 32 --kv-heads 8 --causal;
+    iosim batch --requests '32 * 1:65536' --d 128 --heads 32 --kv-heads 4 --hardware h100 --claim 816us
     """
     from .question import batch
 
@@ -134,6 +141,7 @@ def command(
         "paper_model": asked.choice.paper_model,
         "ways": [name for text in ways for name in text.split(",")],
         "detail": detail,
+        "claim": claim,
         "chunks": parse_axis(chunk, "--chunk", lambda text: parse_count(text, "--chunk")) if chunk else (),
     }
     found = [(place.label, batch(requests, **place.fields, **fields)) for place in asked.places]
@@ -141,6 +149,7 @@ def command(
         draw([with_ways(answer) for _, answer in found], str(path))
     else:
         answer_all(found, Output(as_json or form == "json", as_csv or form == "csv", path))
+    exit_if_impossible(answer.claim for _, answer in found)
 
 
 def with_ways(found: Batched | BatchOfLayers) -> Batched:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +20,7 @@ from ..verdict import about, joined
 if TYPE_CHECKING:
     from ..core.problem import Attention
     from ..counting.state_heads import StateHeads
+    from ..timing.claim import Judged
     from .answer import Batched
     from .shapes import Shapes
 
@@ -60,6 +60,11 @@ def each_shape(shapes: Shapes) -> Iterator[tuple[int, int, int]]:
     yield from zip(shapes.new.tolist(), shapes.tokens.tolist(), shapes.times.tolist(), strict=True)
 
 
+def behind(shapes: Shapes) -> list[tuple[int, bool, int]]:
+    """(new tokens, whether others lie before them, requests) of each shape."""
+    return [(new, new < tokens, times) for new, tokens, times in each_shape(shapes)]
+
+
 def decodes(new: int, tokens: int) -> bool:
     """Whether a request has one new token behind others."""
     return new == 1 < tokens
@@ -67,11 +72,8 @@ def decodes(new: int, tokens: int) -> bool:
 
 def of_state(kind: LayerKind, p: Attention, shapes: Shapes) -> OfKind:
     """What the new tokens of all requests move in the layers of a kind."""
-    heads, ring = heads_of(kind, p), ring_of(kind)
-    step, reads, writes = heads.ring_step(ring), Fraction(0), Fraction(0)
-    for new, tokens, times in each_shape(shapes):
-        read, written = step if decodes(new, tokens) else heads.moved(new, initial=new < tokens)
-        reads, writes = reads + times * read, writes + times * written
+    ring = ring_of(kind)
+    reads, writes = heads_of(kind, p).moved_by(behind(shapes), ring)
     kept = kind.layers * kept_bytes(kind, p) // p.batch
     how = "state read and written" if ring == 1 else f"ring of {ring} rows, mean step"
     return OfKind(kind.layers, kind.name, how, shapes.requests * kept, round(reads), round(writes))
@@ -111,6 +113,8 @@ class BatchOfLayers(Answer):
     """The requests."""
     sentences: Sequence[str]
     """What is known of decoding in layers with a state."""
+    claim: Judged | None = None
+    """The judgement of a claim about the step."""
 
     @property
     def total_bytes(self) -> int:
@@ -119,7 +123,7 @@ class BatchOfLayers(Answer):
 
     @cached_property
     def lines(self) -> list[str]:
-        """What a step moves in each kind of layers, and what is known of decoding."""
+        """What a step moves in each kind of layers, and what is known of decoding; first what is claimed."""
         parts = [
             f"{about(kind.total_bytes)} in {kind.layers} of {kind.kind}"
             + f" by {kind.moved_by}" * (kind.kind == ATTENTION)
@@ -127,21 +131,27 @@ class BatchOfLayers(Answer):
         ]
         layers = numbered(sum(kind.layers for kind in self.kinds), "layer")
         whole = f"{about(self.total_bytes)} in {layers}: {joined(parts)}" if len(parts) > 1 else parts[0]
-        return [f"A step moves {whole}.", *filter(None, self.sentences)]
+        return [*self.claimed, f"A step moves {whole}.", *filter(None, self.sentences)]
+
+    @property
+    def claimed(self) -> list[str]:
+        """The sentences about a claim; none if nothing is claimed."""
+        return [] if self.claim is None else self.claim.lines()
 
     def table(self) -> Table:
         return Table(OF_KIND, self.kinds)
 
     def pieces(self) -> Pieces:
-        first, *others = self.lines
+        first, *others = self.lines[len(self.claimed) :]
         new, tokens = (self.shapes.sum(many) for many in (self.shapes.new, self.shapes.tokens))
         asked = f"batch: {numbered(self.shapes.requests, 'request')}, {new:,} new of {tokens:,} tokens\n"
         more: Pieces = ["", *self.attention.pieces()] if self.attention else []
-        return [first, asked, self.table(), *([""] if others else []), *others, *more]
+        return [*self.claimed, first, asked, self.table(), *([""] if others else []), *others, *more]
 
     def to_dict(self) -> Row:
         of_attention = self.attention.to_dict() if self.attention else {}
-        answer = {"answer": " ".join(self.lines), "notes": [*self.notes]}
+        claim = {"claim": None if self.claim is None else self.claim.to_dict()}
+        answer = {**claim, "answer": " ".join(self.lines), "notes": [*self.notes]}
         return {**of_attention, "kinds": self.table().to_rows(), "step_bytes": self.total_bytes, **answer}
 
     def summary(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, overload
 
 from ..core.problem import Attention
@@ -11,6 +12,7 @@ from ..counting.given import Fields, head_dimension
 from ..counting.layers import heads_of, split_layers
 from ..counting.names import takes_options
 from .answer import with_attention
+from .claim import claim_on
 from .layers import BatchOfLayers, about_states, of_attention, of_state
 from .requests import read_requests
 from .shapes import shapes_of
@@ -39,6 +41,7 @@ def batch(
     layers: int = 1,
     chunks: Sequence[int] = (),
     detail: bool = False,
+    claim: str | None = None,
     **options: Unpack[ProblemOptions],
 ) -> Batched: ...
 
@@ -59,6 +62,7 @@ def batch(
     layers: str,
     chunks: Sequence[int] = (),
     detail: bool = False,
+    claim: str | None = None,
     **options: Unpack[ProblemOptions],
 ) -> Batched | BatchOfLayers: ...
 
@@ -79,6 +83,7 @@ def batch(
     layers: int | str = 1,
     chunks: Sequence[int] = (),
     detail: bool = False,
+    claim: str | None = None,
     **options: Unpack[ProblemOptions],
 ) -> Batched | BatchOfLayers:
     """The words that one step of a server moves, by the ways to run its batch: a Batched; with layers of two kinds the
@@ -94,6 +99,8 @@ def batch(
       `"gdn*36, attention*12"`: a request has a state in a layer of the first kind. `"gdn d=128 heads=32 key-heads=16 *
       36"` gives sizes that are not those of attention, `ring=16` rows beside the state, `state=bf16` its type.
     - `chunks`: sizes of prefill chunks, each of which is a further way.
+    - `claim`: a time or a rate of the step on the `hardware`, as `215us`, `3.5TB/s` or `700TFLOP/s`: the answer's
+      `claim` says whether it is possible.
     - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.
 
     Raises InputError for a value that is not allowed.
@@ -102,8 +109,10 @@ def batch(
     given: Fields = {"hardware": hardware, "paper_model": paper_model, "ways": ways, "tiles": tiles, "mask": mask}
     given |= {"tile_multiple": tile_multiple, "chunks": chunks, "detail": detail, **options}
     found = with_attention(asked, d, M, layers=depth, **given) if depth else None
-    if found is not None and not states:
-        return found
     p, shapes = Attention(1, head_dimension(d), **conditions(hardware, options).options), shapes_of(asked)[0]
+    judgement = None if claim is None else claim_on(claim, hardware, p, shapes, found, states)
+    if found is not None and not states:
+        return replace(found, claim=judgement)
     parts = [*(of_state(kind, p, shapes) for kind in states), *([of_attention(found)] if found else [])]
-    return BatchOfLayers(parts, found, shapes, [about_states(kind, heads_of(kind, p), shapes) for kind in states])
+    sentences = [about_states(kind, heads_of(kind, p), shapes) for kind in states]
+    return BatchOfLayers(parts, found, shapes, sentences, judgement)

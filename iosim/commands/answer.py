@@ -14,6 +14,7 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from ..answer import Answer, Pieces, Row, Table, Type
+    from ..timing.claim import Judged
 
     Part = tuple[Mapping[str, object], Answer]
     """A label, and the answer to one of several questions. The label tells it from the others."""
@@ -57,6 +58,12 @@ def emit(text: str, path: str | None) -> None:
     assert path is not None
     with written_whole(path) as temporary, open(temporary, "w", newline="") as file:
         file.write(text)
+
+
+def exit_if_impossible(claims: Iterable[Judged | None]) -> None:
+    """End with exit code 1 if any claim is impossible."""
+    if any(claim is not None and not claim.possible for claim in claims):
+        sys.exit(1)
 
 
 def say(notes: Iterable[str]) -> None:

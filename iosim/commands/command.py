@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .options import Function
 
 FAULTS, LINE, NAMED, HELP_ALL = "iosim.faults", "iosim.line", "iosim.named", "iosim.help_all"
+THERE = ": ask "
 NOTHING, TILES_AS = "nothing", " as --tiles 128x64 (query rows first)"
 SEVERAL_FAULTS = ("option", "--schedule", "--arg", "--const")  # places that several messages of one line may have
 FIRST = ("heads", "kv_heads", "causal", "mask", "M", "hardware", "schedule", "schedules", "tiles")
@@ -386,6 +387,8 @@ class Command(click.Command):
 
     def missing(self, ctx: click.Context) -> list[InputError]:
         """A fault for each option that is needed, not given, and not meant by another fault."""
+        if any(THERE in fault.hint for fault in faults_in(ctx)):
+            return []
         given = {name for name, value in ctx.params.items() if value not in (None, (), False)}
         hints = " ".join(fault.hint for fault in faults_in(ctx))
         given |= {str(option.name) for option in self.options_of(ctx) if repr(option.flag) in hints}
@@ -414,7 +417,7 @@ class Command(click.Command):
         elif others := commands_with(ctx, word):
             flag = next(iter(others.values()))
             it = "an option" if spelled(flag) == word else f"{flag} is an option"
-            hint = instead.get(spelled(flag)) or f"{it} of iosim {', '.join(others)}"
+            hint = instead.get(spelled(flag)) or f"{it} of iosim {', '.join(others)}{asked_there(ctx, others)}"
         else:
             near = closest(name.strip("-").replace("_", "-"), dict.fromkeys(flag.strip("-") for flag in own.values()))
             hint = did_you_mean(["--" + flag for flag in near] or [own[one] for one in closest(word, own)])
@@ -432,6 +435,20 @@ def commands_with(ctx: click.Context, word: str) -> dict[str, str]:
         return {}
     found = ((command, group.get_command(root, command)) for command in group.list_commands(root))
     return {name: flag for name, made in found if made and (flag := spellings(made).get(word))}
+
+
+def asked_there(ctx: click.Context, others: Collection[str]) -> str:
+    """The line as the one other command takes it, with those of its options that it has. Empty if there are several
+    commands, or if it would lack an option."""
+    root, name = ctx.find_root(), next(iter(others))
+    made = cast("click.Group", root.command).get_command(root, name)
+    own, line, kept = spellings(cast("Command", made)), [*ctx.meta[LINE], "--"], list[str]()
+    for text, value in pairwise(line):
+        if text.startswith("--") and spelled(text.partition("=")[0]) in own:
+            kept += [text, *([] if value.startswith("--") else [value])]
+    given = {text.partition("=")[0].strip("-").replace("-", "_") for text in kept}
+    lacks = any(not given & {need.parameter, *need.or_else} for need in getattr(made, "needs", ()))
+    return "" if len(others) > 1 or lacks else f"{THERE}iosim {name} {' '.join(map(quote, kept))}"
 
 
 def spellings(command: click.Command) -> dict[str, str]:

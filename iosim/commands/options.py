@@ -205,6 +205,12 @@ def text_option(
     return added(with_value(names, text, default, **settings))
 
 
+def claim_option(more: str = "") -> Decorator:
+    """The option --claim."""
+    text = f"Is this possible: a time as 215us, or a rate as 3.5TB/s or 700TFLOP/s{more}."
+    return text_option("--claim", text, metavar="CLAIM")
+
+
 def repeated_option(name: str, parameter: str, text: str, **settings: Unpack[Settings]) -> Decorator:
     """An option that may be repeated: its parameter is a tuple of texts."""
     return added(Option([name, parameter], help=text, multiple=True, **settings))

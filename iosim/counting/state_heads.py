@@ -22,6 +22,8 @@ from ..units import dtype_bytes
 from .state_floors import StateProblem, best_ring, step_reads
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from ..core.problem import Attention
 
 GATE_BYTES = 4  # decays are logarithms in fp32
@@ -104,6 +106,31 @@ class StateHeads(NamedTuple):
         reads = read + state + Fraction(row * (length - 1), 2)
         writes = written + Fraction(state + row * (length - 1), length)
         return self.instances * reads, self.instances * writes
+
+    def moved_by(
+        self, requests: Iterable[tuple[int, bool, int]], ring: int = 1, final: bool = True
+    ) -> tuple[Fraction, Fraction]:
+        """The bytes that requests read and write; of each shape (new tokens, whether a state is before them, requests).
+        A token behind a state is a mean step with the ring. Without `final` no state is written."""
+        step, reads, writes = self.ring_step(ring), Fraction(0), Fraction(0)
+        for new, behind, times in requests:
+            read, written = step if new == 1 and behind else self.moved(new, behind)
+            reads, writes = (
+                reads + times * read,
+                writes + times * (written if final else self.moved(new, behind, False)[1]),
+            )
+        return reads, writes
+
+    def otherwise(self, requests: Sequence[tuple[int, bool, int]], ring: int = 1) -> dict[str, int]:
+        """{another way to keep the states: the bytes that requests move with it}: what a claim may mean."""
+        narrow, best = self._replace(state_word_bytes=min(2, self.state_word_bytes)), self.best_ring
+        decodes = ring == 1 and any(new == 1 and behind for new, behind, _ in requests)
+        found = {
+            "states in 16 bit": narrow.moved_by(requests, ring),
+            **({f"a ring of {best} rows, mean step": self.moved_by(requests, best)} if decodes else {}),
+            "states that are read and not written": self.moved_by(requests, ring, final=False),
+        }
+        return {way: round(sum(moved)) for way, moved in found.items()}
 
     def least_step(self, token: int) -> int:
         """The bytes that the step of a token, counted from 1, reads at least (D1), of all heads."""

@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-
-from ..commands.answer import Output, answer_all
-from ..commands.command import D, N, Need, named_command
+from ..commands.answer import Output, answer_all, exit_if_impossible
+from ..commands.command import D, Need, named_command
 from ..commands.options import (
     PLACES,
     chip_options,
+    claim_option,
     hardware_option,
     outputs,
     own_option,
     problem_asked,
     problem_options,
     sram_option,
-    text_option,
     tile_options,
     variant_options,
 )
-from ..counting.given import Asked, memories, names_of
+from ..counting.given import Asked, counts, memories, names_of
 
-CLAIM = "Is this possible: a time as 215us, or a rate as 3.5TB/s or 700TFLOP/s; with --decode, of the one query."
 INSTEAD = {"--predict": "times are bounds now, of data-sheet rates: leave it out"}
 
 
 @named_command(
     "roofline",
-    needs=(N, D, Need("hardware")),
+    needs=(Need("N", ("decode",)), D, Need("hardware")),
     instead=INSTEAD,
     axes=PLACES,
     usual="core",
@@ -39,8 +36,8 @@ INSTEAD = {"--predict": "times are bounds now, of data-sheet rates: leave it out
 @tile_options
 @variant_options
 @chip_options
-@own_option("decode", "Add rows for one query over the same keys.")
-@text_option("--claim", CLAIM, metavar="CLAIM")
+@own_option("decode", "Add rows for one query over the same keys. With --rule or --Nk needs no --N.")
+@claim_option("; with --decode, of the one query")
 @outputs
 @problem_asked
 def command(asked: Asked, decode: bool, claim: str | None, output: Output) -> None:
@@ -59,7 +56,9 @@ def command(asked: Asked, decode: bool, claim: str | None, output: Output) -> No
     from ..errors import InputError
     from . import roofline
 
-    fields, choice = asked.fields, asked.choice
+    lengths = [asked.given.get(name) for name in ("N", "Nk", "rule")]
+    alone = decode and lengths[0] is None and lengths != [None] * 3  # one query over given keys, or behind a state
+    fields, choice = {"N": 1, **counts(asked.given, ("d",))} if alone else asked.fields, asked.choice
     if choice.hardware is None:
         raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
     fields |= choice._replace(M=None, hardware=None)._asdict()
@@ -68,5 +67,4 @@ def command(asked: Asked, decode: bool, claim: str | None, output: Output) -> No
         found = roofline.roofline(**{**fields, "hardware": name, "M": place.M}, decode=decode, claim=claim)
         parts.append(({**({"hardware": name} if len(names) > 1 else {}), **place.label}, found))
     answer_all(parts, output)
-    if any(found.claim is not None and not found.claim.possible for _, found in parts):
-        sys.exit(1)
+    exit_if_impossible(found.claim for _, found in parts)

@@ -31,7 +31,7 @@ from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, Schedule, family_of, find, require
 from ..timing.bound import RESOURCES, TimeBound, problem_work, rates_of, time_at_least
-from ..timing.claim import Claim, Judged, judged, narrower, parse_claim
+from ..timing.claim import Judged, in_narrower_types, judged, parse_claim
 from ..timing.measured import measured_over_bounds
 from ..units import format_bytes, format_rate, parse_bytes
 from ..verdict import joined
@@ -288,7 +288,7 @@ def roofline(
     chosen, under = asked_or_usual(schedules, problem, under)
     for schedule in chosen:
         require(schedule, problem)
-    problems = [problem, one_token(problem)] if decode and problem.N > 1 else [problem]
+    problems = [*([] if decode and problem.N == 1 else [problem]), *([one_token(problem)] if decode else [])]
     judgement = None if claim is None else claim_on(claim, problems[-1], chip, chosen)
     phases = [phase_of(p, chip, M_bytes, chosen, rule, under) for p in problems]
     return Roofline(problem, chip, M_bytes, phases, judgement)
@@ -296,15 +296,14 @@ def roofline(
 
 def claim_on(text: str, p: Attention, chip: Hardware, schedules: Sequence[Schedule]) -> Judged:
     """The judgement of a claim about a forward pass of attention."""
-    claim = parse_claim(text)
     if all(schedule.family == "state" for schedule in schedules):
-        return claim_on_state(claim, p, chip)
+        return claim_on_state(text, p, chip)
     other = [schedule.name for schedule in schedules if schedule.family != ATTENTION]
     if other:
         raise InputError("--claim", text, "a forward pass of attention", f"leave out {joined(other)}")
     schedule = next((one for one in (SCHEDULES["flash2"], *schedules) if allowed(one, p)), schedules[0])
-    work = {dtype: problem_work(schedule, own) for dtype in narrower(p.dtype) if (own := in_type(p, dtype))}
-    return judged(claim, problem_work(schedule, p), chip, p.dtype, work)
+    work = {dtype: problem_work(schedule, own) for dtype, own in in_narrower_types(p).items()}
+    return judged(parse_claim(text), problem_work(schedule, p), chip, p.dtype, work)
 
 
 def one_token(p: Attention) -> Attention:
@@ -313,23 +312,13 @@ def one_token(p: Attention) -> Attention:
     return narrowed(p, N=1, **state)
 
 
-def claim_on_state(claim: Claim, p: Attention, chip: Hardware) -> Judged:
+def claim_on_state(text: str, p: Attention, chip: Hardware) -> Judged:
     """The judgement of a claim about a pass of attention with a state, by the bytes that it moves at least."""
     from ..counting.state_heads import heads_of_problem, problem_of
 
-    if claim.of == "matrix":
-        raise InputError("--claim", claim.text, "a time or bytes a second with a state", "its FLOPs depend on chunks")
-    heads, one = heads_of_problem(p), problem_of(p)
+    claim, heads, one = parse_claim(text, flops=False), heads_of_problem(p), problem_of(p)
     work = sum(heads.moved(one.N, one.initial, one.final))
-    instead = {}
-    if one.initial and one.final:
-        narrow = heads._replace(state_word_bytes=min(2, heads.state_word_bytes))
-        unwritten = sum(heads.moved(one.N, one.initial, final=False))
-        instead["states in 16 bit"] = sum(narrow.moved(one.N, one.initial, one.final))
-        if one.N == 1:
-            ring = round(sum(heads.ring_step(heads.best_ring)))
-            instead[f"a ring of {heads.best_ring} rows, mean step"] = ring
-        instead["states that are read and not written"] = unwritten
+    instead = heads.otherwise([(one.N, True, 1)]) if one.initial and one.final else {}
     return judged(claim, {"memory": work}, chip, p.dtype, {}, instead)
 
 
@@ -340,14 +329,6 @@ def allowed(schedule: Schedule, p: Attention) -> bool:
     except InputError:
         return False
     return True
-
-
-def in_type(p: Attention, dtype: str) -> Attention | None:
-    """The problem in a narrower type; None where it cannot have that type."""
-    try:
-        return narrowed(p, dtype=dtype)
-    except InputError:
-        return None
 
 
 # ---------------------------------------------------------------- columns
@@ -437,21 +418,14 @@ def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
         report = on_chip(phase.report, found.hardware)
         lead += [*(label + line for line in lead_lines(report)), *measured_sentence(found.hardware, phase)]
         reasons += [label + line for line in reason_lines(report)]
-    return [*claim_lines(found), *lead], [*reasons, measured_over_bounds()]
+    bounds = [row.at_least_seconds for row in found.phases[-1].rows if row.launch == ALL and row.result.fits]
+    claimed = [] if found.claim is None else found.claim.beside(bounds, "tiles")
+    return [*claimed, *lead], [*reasons, measured_over_bounds()]
 
 
 def on_chip(report: Report, chip: Hardware) -> Report:
     """The report with sentences about time, under the paper's model too."""
     return replace(report, under=report.under._replace(chip=chip))
-
-
-def claim_lines(found: Roofline) -> list[str]:
-    """The judgement of a claim, beside the bounds of the tiles."""
-    if found.claim is None:
-        return []
-    bounds = [row.at_least_seconds for row in found.phases[-1].rows if row.launch == ALL and row.result.fits]
-    short = found.claim.possible and bounds and found.claim.seconds < min(bounds)
-    return [*found.claim.lines(), *(["It is less than the bound of all tiles below."] if short else [])]
 
 
 def measured(chip: Hardware, phase: Phase) -> list[Beside]:

@@ -8,9 +8,11 @@ the FLOPs of the visible scores are computed at that rate.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..core.problem import narrowed
 from ..errors import InputError
 from ..hardware import load, names
 from ..units import DTYPE_BYTES, dtype_bytes, format_rate, microseconds
@@ -18,10 +20,12 @@ from ..verdict import about, joined, times
 from .bound import rates_of, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from ..core.problem import Attention
     from ..hardware import Hardware
 
+WHERE = "--claim"
 ALLOWED = "a time as 215us, 0.2ms or 1.5s, bytes a second as 3.5TB/s, or operations a second as 700TFLOP/s"
 _CLAIM = re.compile(r"([\d,]*\.?\d+)\s*([munµμ]?s|[kmgtp]?b/s|[kmgtp]?flops?(?:/s)?)", re.IGNORECASE)
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
@@ -43,16 +47,19 @@ class Claim(NamedTuple):
         return work[self.of] / self.value if self.of else self.value
 
 
-def parse_claim(text: str, where: str = "--claim") -> Claim:
-    """The claim that a text makes; units of rates are decimal. Raises InputError for any other text."""
+def parse_claim(text: str, flops: bool = True) -> Claim:
+    """The claim that a text makes; units of rates are decimal. Raises InputError for any other text, and without
+    `flops` for FLOPs a second: where nobody knows how many are needed."""
     match = _CLAIM.fullmatch(text.strip()) if isinstance(text, str) else None
     number = float(match[1].replace(",", "")) if match else 0.0
     if match is None or not number:
-        raise InputError(where, text, ALLOWED)
+        raise InputError(WHERE, text, ALLOWED)
     unit = match[2].lower()
     if unit in SECONDS:
         return Claim(text.strip(), number * SECONDS[unit])
     of = "matrix" if "flop" in unit else "memory"
+    if of == "matrix" and not flops:
+        raise InputError(WHERE, text, "a time or bytes a second with a state", "its FLOPs depend on chunks")
     return Claim(text.strip(), number * DECIMAL[re.sub("flop.*|b/s", "", unit)], of)
 
 
@@ -86,6 +93,11 @@ class Judged:
     def possible(self) -> bool:
         """Whether the claimed time is no less than the least."""
         return self.seconds >= self.least
+
+    def beside(self, bounds: Sequence[float], of: str) -> list[str]:
+        """The judgement, and a sentence if a possible time is less than all `bounds` of what is shown below."""
+        short = self.possible and bounds and self.seconds < min(bounds)
+        return [*self.lines(), *([f"It is less than the bound of all {of} below."] if short else [])]
 
     def lines(self) -> list[str]:
         """The judgement in sentences: possible or not and why, then what it would have to mean."""
@@ -200,9 +212,14 @@ def other_gpus(found: Judged) -> list[str]:
     return [f"another GPU, as {joined(allowed)}"] if allowed else []
 
 
-def narrower(dtype: str) -> list[str]:
-    """The types of fewer bytes than a type."""
-    return [name for name in DTYPE_BYTES if dtype_bytes(name) < dtype_bytes(dtype)]
+def in_narrower_types(p: Attention) -> dict[str, Attention]:
+    """{type of fewer bytes: the problem in it}, of those that it can have."""
+    found = {}
+    for name in DTYPE_BYTES:
+        with suppress(InputError):
+            if dtype_bytes(name) < p.word_bytes:
+                found[name] = narrowed(p, dtype=name)
+    return found
 
 
 def amount(resource: str, many: int) -> str:
