@@ -28,7 +28,7 @@ def test_every_answer_names_the_schema_of_the_page(ask):
 def test_old_commands_of_the_changelog_are_known(iosim):
     """The table of the newest version has every old command, and each answers with a line of today."""
     newest = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1]
-    rows = re.findall(r"^  \| `(\w+)[^`]*` \|", newest, re.M)
+    rows = re.findall(r"^\| `(\w+)[^`]*` \|", newest, re.M)
     assert sorted(rows) == sorted(OLD) and not {*OLD, *GONE} & {*all_commands()}
     for name in OLD:
         asked = iosim(name)
