@@ -26,9 +26,9 @@ from iosim.options import all_declared
 
 HEAD = """# API reference
 
-`import iosim` gives every name whose title begins with `iosim.`; [stability](stability.md) says what stays. Import the
-others from the file that stands below their title. [From Python](python.md) has examples. This page is made from
-docstrings.
+`import iosim` gives every name whose title begins with `iosim.`; [What stays](commands.md#what-stays) says which
+scripts may lean on. Import the others from the file that stands below their title. [From Python](python.md)
+has examples. This page is made from docstrings.
 
 Sizes are in rows or positions, and counts in words (one word is one scalar); what is in bytes says so. A type `S` is
 `int`, or `Size` where one walk counts many problems."""

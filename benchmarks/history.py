@@ -1,7 +1,7 @@
-"""Kept runs of speed.py, and the page of them.
+"""Kept runs of speed.py, and the table of them.
 
-`python benchmarks/history.py` writes docs/speed-history.md from history.csv. With `--add` it first runs speed.py, some
-minutes, and keeps its figures with the date of today.
+`python benchmarks/history.py` writes the last table of docs/performance.md from history.csv. With `--add` it first runs
+speed.py, some minutes, and keeps its figures with the date of today.
 """
 
 import csv
@@ -10,13 +10,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-KEPT, PAGE = ROOT / "benchmarks" / "history.csv", ROOT / "docs" / "speed-history.md"
-HEAD = """# Speed, over time
-
-[Speed](performance.md) says what each line measures, and on what. Most are ratios of two times of one run, so the
-machine matters little; on a shared machine they change by some tenths. A figure that was not measured again stands as
-it was. `python benchmarks/history.py --add` runs the benchmark and adds a column.
-"""
+KEPT, PAGE = ROOT / "benchmarks" / "history.csv", ROOT / "docs" / "performance.md"
+MARK = "<!-- history -->\n"
 
 
 def kept():
@@ -29,12 +24,13 @@ def kept():
 
 
 def page():
-    """The page, with a row for each figure of any run and a column for each run."""
+    """The page, whose last table has a row for each figure of any run and a column for each run."""
     runs = kept()
     names = dict.fromkeys(name for run in reversed(runs.values()) for name in run)
     rows = [["what", *runs], ["---", *("--:" for _ in runs)]]
     rows += [[name, *(run.get(name, "") for run in runs.values())] for name in names]
-    return HEAD + "\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    before, _, after = PAGE.read_text().split(MARK)
+    return MARK.join([before, "".join(f"| {' | '.join(row)} |\n" for row in rows), after])
 
 
 def add():

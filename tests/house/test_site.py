@@ -54,7 +54,7 @@ def test_a_broken_link_is_found(tmp_path):
     shutil.copytree(DOCS, copy / "docs")
     shutil.copytree(ROOT / ".github", copy / ".github")
     shutil.copy(ROOT / "mkdocs.yml", copy)
-    page = copy / "docs" / "tune.md"
+    page = copy / "docs" / "tiles.md"
     page.write_text(page.read_text() + "\n[x](nowhere.md)\n")
     done = build(tmp_path / "out", cwd=copy)
     assert done.returncode == 1 and "nowhere.md" in done.stdout + done.stderr
@@ -83,7 +83,7 @@ WIDTHS = """(async () => {
 def test_no_page_is_wider_than_a_phone_and_the_scripts_of_all_run(site, tmp_path):
     pages = ["/" + page.parent.relative_to(site).as_posix() + "/" for page in site.rglob("index.html")]
     (wide, plain, size), _ = browse(
-        site, "/tune/", WIDTHS % [page.replace("/./", "/") for page in pages], tmp_path, width=390
+        site, "/tiles/", WIDTHS % [page.replace("/./", "/") for page in pages], tmp_path, width=390
     )
     assert wide == plain == [] and float(size.removesuffix("px")) >= 14
 

@@ -1,6 +1,6 @@
 """A user's script is type-checked: iosim ships its types, and names that are loaded late have them too.
 
-`python tests/house/test_typed.py` writes the names for type checkers, and signatures.txt: what docs/stability.md promises
+`python tests/house/test_typed.py` writes the names for type checkers, and signatures.txt: what docs/commands.md promises
 of Python, so that its diff shows each change of it.
 """
 
@@ -155,7 +155,7 @@ def members(found):
 
 
 def test_signatures_are_those_that_are_kept():
-    """A name, an argument or a field that goes breaks scripts: docs/stability.md says what is owed then."""
+    """A name, an argument or a field that goes breaks scripts: docs/commands.md says what is owed then."""
     assert SIGNATURES.read_text().splitlines() == signatures().splitlines(), (
         "python tests/house/test_typed.py writes it"
     )

@@ -326,6 +326,8 @@ def test_each_stage_is_told():
     assert [text.rpartition(" of ")[2] for text in said[3:]] == ["1,024 B", "4,096 B"]
 
 
-@pytest.mark.parametrize("command, output", sessions((DOCS / "cache.md").read_text()), ids=lambda x: x[-30:])
+@pytest.mark.parametrize(
+    "command, output", sessions((DOCS / "hardware" / "files.md").read_text()), ids=lambda x: x[-30:]
+)
 def test_the_page_prints_what_is_printed(command, output, iosim):
     assert iosim(*command.split()).stdout == output

@@ -269,7 +269,7 @@ def test_bad_input_in_python():
 
 
 def test_the_numbers_in_the_docs():
-    _, goal, _, within, _ = re.split("<!-- (?:goal|within) -->", (DOCS / "tune.md").read_text().replace(",", ""))
+    _, goal, _, within, _ = re.split("<!-- (?:goal|within) -->", (DOCS / "tiles.md").read_text().replace(",", ""))
     most, factor = least_M(8192, 128, at_most="64MiB"), least_M(8192, 128, x_floor=1.2)
     assert [int(x) for x in re.findall(r"(\d+) B", goal)] == [most.M_bytes, most.step.total_bytes, most.none_below]
     assert f"where {most.step.schedule} moves" in goal

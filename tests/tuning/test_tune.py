@@ -257,8 +257,8 @@ def test_k_and_v_one_after_the_other_leave_more_for_queries(ask, M, multiple, ti
 
 
 def test_the_ranges_in_the_docs(whole_curve):
-    """The ranges of M in docs/tune.md, and which schedule moves least in each."""
-    text = (ROOT / "docs" / "tune.md").read_text().split("<!-- ranges -->")[1].replace(",", "")
+    """The ranges of M in docs/tiles.md, and which schedule moves least in each."""
+    text = (ROOT / "docs" / "tiles.md").read_text().split("<!-- ranges -->")[1].replace(",", "")
     found = whole_curve["curve"]
     stated = [int(x) for x in re.findall(r"\b(\d+) (?:steps|B|of them|to)\b", text)]
     others = [r["M_bytes"] for r in found if r["schedule"] == "flash2-one-room"]

@@ -274,7 +274,7 @@ def test_why_nothing_fits(iosim, ask):
 
 
 def test_what_the_docs_say_of_blocks(ask):
-    text = (DOCS / "tune.md").read_text().split("<!-- blocks -->")[1].replace(",", "")
+    text = (DOCS / "tiles.md").read_text().split("<!-- blocks -->")[1].replace(",", "")
     decode = ["tune", "--N", 1, "--Nk", 8192, "--d", 128, "--heads", 4, "--M", "100KB"]
     prefill = ["tune", "--N", 8192, "--d", 128, "--M", "100KB", "--schedule", "flash2"]
     one, many, long, short = [

@@ -15,7 +15,7 @@ PAGES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def allowed(name, p, multiple):
-    """All problems that the definition in docs/tune.md puts in the space."""
+    """All problems that the definition in docs/tiles.md puts in the space."""
     key_tile = min(multiple, p.Nk)
     if name == "split-kv":
         splits = [s for s in range(1, p.Nk + 1) if -(-p.Nk // s) >= key_tile]

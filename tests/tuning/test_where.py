@@ -188,7 +188,7 @@ def test_sources_say_where_the_algorithms_break_even():
 def test_the_stretches_in_the_docs(ask):
     less, more = ask("tune", "--curve", "--N", 8192, "--d", 128, "--schedule", "flash2,flash1")["moves_less"]
     gaps = [(one["from_M_bytes"], one["to_M_bytes"]) for one in more["intervals"]]
-    text = (DOCS / "tune.md").read_text().split("<!-- stretches -->")[1]
+    text = (DOCS / "tiles.md").read_text().split("<!-- stretches -->")[1]
     said = [int(x) for x in re.findall(r"(\d+)(?: B| to)", text.replace(",", ""))]
     assert said == [less["from_M_bytes"], *gaps[0], *gaps[1], less["M_bytes"]] and less["gaps"] == 2
 
@@ -260,8 +260,8 @@ def test_the_sentence_names_the_largest(N, d):
 
 
 def test_where_the_gap_is_largest_for_large_sizes():
-    """The table of docs/tune.md, and what the page says of it."""
-    text = (DOCS / "tune.md").read_text()
+    """The table of docs/tiles.md, and what the page says of it."""
+    text = (DOCS / "tiles.md").read_text()
     table = re.search(r"<!-- gap -->\n(.*?)<!-- gap -->", text, re.S)[1]
     ratios = {}
     for share, ratio, name in re.findall(r"^\| ([\d.]+) \| ([\d.]+) \| ([\w-]+) \|$", table, re.M):
