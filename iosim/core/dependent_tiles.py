@@ -119,15 +119,40 @@ class Share(Span):
         return outer is not None and others == {outer, outer.tile} and same(outer.length, self.tile.length)
 
 
+class Ends(Span):
+    """The last position of a share alone, or all positions before it."""
+
+    __slots__ = ("last",)
+
+    def __init__(self, share: Share, last: bool):
+        self.length, self.tile, self.last = share.length, share, last
+
+    @property
+    def start(self) -> Size:  # type: ignore[override]
+        return self.tile.start + self.tile.size - 1 if self.last else self.tile.start
+
+    @property
+    def size(self) -> Size:  # type: ignore[override]
+        return 1 if self.last else self.tile.size - 1
+
+    @property
+    def extent(self) -> Size:
+        return 1 if self.last else self.tile.extent - 1
+
+    def rows(self, rows: SizeClasses) -> SizeClasses:
+        return [(times, {**sizes, self: 1 if self.last else sizes[self.tile] - 1}) for times, sizes in rows]
+
+
 class UpTo(Span):
-    """The positions of a share up to tile i of a loop over it in single positions: before i, and with `own` i too.
+    """The positions of a share, or of its `Ends`, up to tile i of a loop over it in single positions: before i, and
+    with `own` i too.
 
     With `last_only` it is i alone, and only where i is the last position of the share.
     """
 
     __slots__ = ("last_only", "own", "share")
 
-    def __init__(self, share: Share, i: Tile, own: bool, last_only: bool = False):
+    def __init__(self, share: Share | Ends, i: Tile, own: bool, last_only: bool = False):
         self.length, self.share, self.tile, self.own, self.last_only = share.length, share, i, own, last_only
 
     @property
@@ -140,7 +165,7 @@ class UpTo(Span):
 
     @property
     def extent(self) -> Size:
-        return self.share.extent if self.own else self.share.extent - 1
+        return larger(self.share.extent - 1 + self.own, 0)
 
     def _size(self, place: Size, length: Size) -> Size:
         """The size for the position that is so many from the start of a share on, counted from 1."""
@@ -154,7 +179,7 @@ class UpTo(Span):
                 found.append((times, {**sizes, self: self._size(sizes[other] + 1 - other.own, length)}))
                 continue
             shares = times // larger(length, 1)
-            for place in range(1, largest(self.share.extent) + 1):
+            for place in range(1, max(1, largest(self.share.extent)) + 1):
                 found.append((shares * (place <= length), {**sizes, self: self._size(place, length)}))
         return found
 

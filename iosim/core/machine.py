@@ -141,7 +141,7 @@ class Machine:
         Where the fast memory is that of a GPU among others, `own` says that the words lie there already: all of them,
         or those that a tuple of tiles selects. They take room, and do not move. An empty tuple says that words come
         although they lie here. `sender` is the GPU that the words come from, if it is not the one that has them at
-        home. On one chip, words lie there already where the last of some steps goes on with what it has loaded.
+        home.
         """
         block = self._allocate(tensor, self.shape_of(tensor, tiles))
         block.own, block.sender = own, sender

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from ..core.dependent_tiles import Share, UpTo
+from ..core.dependent_tiles import Ends, Share, UpTo
 from ..core.problem import Tensor, bytes_of, every, narrowed
 from ..core.tiling import Tiling
 from ..steps.softmax import accumulate, zeros
 from ..steps.state import (
     add_chunk,
+    add_ring,
     delta_values,
     key_products,
     products,
@@ -29,6 +30,7 @@ from .state import (
     OF_STEP,
     RING,
     TENSORS_OF_STATE,
+    beta_words,
     columns,
     decay_words,
     decays,
@@ -73,38 +75,50 @@ def decode(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def ring(chip: Machine, p: Attention, t: Tiling) -> None:
-    """Each step reads the state and the rows since it was written. After every L steps all rows are added to it, and it
-    is written: its rows and the state are on chip then, from the last step."""
-    delta = rule_of(p).delta
+    """Each step reads the state and the rows since it was written. The last of every L steps adds all rows to it, and
+    writes it."""
     fill_slot(chip, p, t)
     for n in chip.tiles(rings(p), 1):
         share = Share(p.N, ring_rows(p), n)
-        for i in chip.tiles(share, 1):
+        for i in chip.tiles(before := Ends(share, last=False), 1):
             for r, x in blocks(chip, p, t):
-                step_of_ring(chip, p, share, i, r, x)
+                step_of_ring(chip, p, before, i, r, x)
         for r, x in blocks(chip, p, t):
-            state = chip.load("slot", r, x, own=True)
-            k, u = chip.load("K", share, own=True), chip.load("U" if delta else "V", share, x, own=True)
-            chip.update(state, add_chunk, k, u, *decays(chip, p, share, own=True))
-            chip.store(state, "slot", r, x)
+            last_of_ring(chip, p, share, r, x)
 
 
-def step_of_ring(chip: Machine, p: Attention, share: Share, i: Tile, r: Tile, x: Tile) -> None:
-    """O of one token. The delta rule appends its value to the rows, except in the last step."""
+def step_of_ring(chip: Machine, p: Attention, ring: Ends, i: Tile, r: Tile, x: Tile) -> None:
+    """O of one token of a ring, from the state and from its rows. The delta rule appends its value to them."""
     delta = rule_of(p).delta
     q = chip.load("Q", i)
-    k = chip.load("K", UpTo(share, i, own=True))
-    gates = decays(chip, p, UpTo(share, i, own=True))
+    k = chip.load("K", UpTo(ring, i, own=True))
+    gates = decays(chip, p, UpTo(ring, i, own=True))
     state = chip.load("slot", r, x)
     o = chip.compute("O", (i, x), ring_state, q, state, k, *gates)
-    answer = chip.compute("answer", (i, x), ring_key, state, k, *gates) if delta else None
-    chip.free(state)
-    u, v = chip.load("U" if delta else "V", UpTo(share, i, own=False), x), chip.load("V", i, x)
-    if answer is not None:
+    u, v = chip.load("U" if delta else "V", UpTo(ring, i, own=False), x), chip.load("V", i, x)
+    if delta:
+        answer = chip.compute("answer", (i, x), ring_key, state, k, *gates)
         chip.update(v, ring_delta, chip.load("beta", i), answer, k, u, *gates)
-        chip.store(v, "U", i, x, own=(UpTo(share, i, own=True, last_only=True), x))
+        chip.store(v, "U", i, x)
     chip.update(o, ring_output, q, k, u, v, *gates)
     chip.store(o, "O", i, x)
+
+
+def last_of_ring(chip: Machine, p: Attention, share: Share, r: Tile, x: Tile) -> None:
+    """The state with all rows of a ring, and from it O of the last token."""
+    delta = rule_of(p).delta
+    before, i = Ends(share, last=False), Ends(share, last=True)
+    k, gates, state = chip.load("K", share), decays(chip, p, share), chip.load("slot", r, x)
+    u, v = chip.load("U" if delta else "V", before, x), chip.load("V", i, x)
+    if delta:
+        answer = chip.compute("answer", (i, x), ring_key, state, k, *gates)
+        chip.update(v, ring_delta, chip.load("beta", i), answer, k, u, *gates)
+    chip.update(state, add_ring, k, u, v, *gates)
+    chip.free(k, u, v)
+    q, o = chip.load("Q", i), chip.compute("O", (i, x), zeros)
+    chip.update(o, read_state, q, state)
+    chip.store(o, "O", i, x)
+    chip.store(state, "slot", r, x)
 
 
 def blocks(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[Tile, Tile]]:
@@ -206,14 +220,10 @@ def decode_room(p: Attention, t: Tiling) -> int:
 
 
 def ring_room(p: Attention, t: Tiling) -> int:
-    """The largest of three: the state with all rows k and decays, q, o and with the delta rule an answer; then all rows
-    without the state; and the state with all rows (k, u)."""
-    L, w, d = min(cast("int", ring_rows(p)), p.N), cast("int", columns(p, t)), p.d
-    delta, decay = rule_of(p).delta, cast("int", decay_words(p))
-    outputs = w * (2 if delta else 1)
-    reading = d * w + L * (d + decay) + d + outputs
-    summing = L * (d + decay) + d + outputs + L * w + delta
-    return max(reading, summing, d * w + L * (d + w + decay))
+    """s / b + L (d + dv / b + g) words: a block of columns of the state, and all rows k, u and decays of a ring. The
+    delta rule has what the state answers to a key, and a gate. Every other step has a row less, and q and o."""
+    L, w = min(cast("int", ring_rows(p)), p.N), cast("int", columns(p, t))
+    return p.d * w + L * (p.d + w + cast("int", decay_words(p))) + beta_words(p) * (w + 1)
 
 
 def one_sequence(p: Attention) -> Attention:

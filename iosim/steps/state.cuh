@@ -165,3 +165,55 @@ template <class S, class K, class U, class... G> STEP add_chunk(const S& state, 
         state.set(r, c, state.get(r, c) * decay_to(last, r, g...) + sum);
     });
 }
+
+// ---------------------------------------------------------------- a ring of rows
+
+// o = x S for row r of X, with S decayed over all rows of the ring
+template <class O, class X, class S, class K, class... G>
+DEVICE void read_ring(const O& o, const X& x, int r, const S& state, const K& k, const G&... g) {
+    const auto weight = [&](int, int m) { return x.get(r, m) * decay_to(k.rows - 1, m, g...); };
+    by_columns(o, state.rows, state, weight, [&](int row, int c, float sum) { o.set(row, c, sum); });
+}
+template <class O, class Q, class S, class K, class... G>
+STEP ring_state(const O& o, const Q& q, const S& state, const K& k, const G&... g) {
+    read_ring(o, q, 0, state, k, g...);
+}
+template <class O, class S, class K, class... G>
+STEP ring_key(const O& o, const S& state, const K& k, const G&... g) {
+    read_ring(o, k, k.rows - 1, state, k, g...);
+}
+
+// X . k_j for row r of X, decayed from row j to the last one
+template <class X, class K, class... G>
+DEVICE float ring_weight(const X& x, int r, const K& k, int j, const G&... g) {
+    float sum = 0.0f;
+    for (int m = 0; m < k.cols; ++m) sum += x.get(r, m) * k.get(j, m) * decay_from(j, k.rows - 1, m, g...);
+    return sum;
+}
+
+// O += what the rows of the ring answer to q; that of the last row is v
+template <class O, class Q, class K, class U, class V, class... G>
+STEP ring_output(const O& o, const Q& q, const K& k, const U& u, const V& v, const G&... g) {
+    const auto weight = [&](int, int j) { return ring_weight(q, 0, k, j, g...); };
+    const float own = ring_weight(q, 0, k, k.rows - 1, g...);
+    by_columns(o, u.rows, u, weight, [&](int r, int c, float sum) { o.set(r, c, o.get(r, c) + sum + own * v.get(r, c)); });
+}
+
+// u = b (v - what the state and the rows before it answer to the last key) in the place of v
+template <class V, class B, class O, class K, class U, class... G>
+STEP ring_delta(const V& v, const B& b, const O& o, const K& k, const U& u, const G&... g) {
+    const auto weight = [&](int, int j) { return ring_weight(k, k.rows - 1, k, j, g...); };
+    by_columns(v, u.rows, u, weight, [&](int r, int c, float sum) {
+        v.set(r, c, b.get(0) * (v.get(r, c) - o.get(r, c) - sum));
+    });
+}
+
+// S = the state decayed over the ring, and K^T U of its rows; the value of the last one is v
+template <class S, class K, class U, class V, class... G>
+STEP add_ring(const S& state, const K& k, const U& u, const V& v, const G&... g) {
+    const int last = k.rows - 1;
+    const auto weight = [&](int r, int x) { return k.get(x, r) * decay_from(x, last, r, g...); };
+    by_columns(state, last, u, weight, [&](int r, int c, float sum) {
+        state.set(r, c, state.get(r, c) * decay_to(last, r, g...) + sum + k.get(last, r) * v.get(0, c));
+    });
+}

@@ -239,6 +239,16 @@ def ring_delta(v: Array, b: Array, o: Array, k: Array, u: Array, g: Array | None
     v[...] = b[0] * (v - o - ring_weights(k[-1:], k, g)[:-1] @ u)
 
 
+@work(exps=lambda state, k, u, v, *g: list(g[:1]), other=lambda state, k, u, v, *g: [state, k] if g else [])
+@flops(lambda state, k, u, v, *g: (2, *state, k[0]))
+@Operands(reads_whole=(1, 2, 3, 4))
+def add_ring(state: Array, k: Array, u: Array, v: Array, g: Array | None = None) -> None:
+    """`add_chunk` for all rows of a ring. u has their values but for the last row, whose own is v."""
+    import numpy as np
+
+    add_chunk(state, k, np.concatenate([u, v]), g)
+
+
 @work(exps=lambda o, state, k, *g: [k] if g else [])
 @flops(lambda o, state, k, *g: (2, *o, state[0]))
 @Operands(reads_whole=(1, 2, 3))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Self
 
-from ...core.dependent_tiles import Moved, Share, Span, Stretch
+from ...core.dependent_tiles import Ends, Moved, Share, Span, Stretch, UpTo
 from ...core.machine import Block
 from ...core.shapes import Tile, product
 from ...hardware import SECTOR_BYTES
@@ -191,6 +191,10 @@ def words_between(tile: Tile | Size) -> int:
     """Each start of a tile is a multiple of so many positions of its axis; 0 if it always starts at the first."""
     if isinstance(tile, Share):
         return int(tile.each) * words_between(tile.tile)
+    if isinstance(tile, Ends):
+        return 1 if tile.last else words_between(tile.tile)
+    if isinstance(tile, UpTo):
+        return words_between(tile.tile if tile.last_only else tile.share)
     if isinstance(tile, Moved):
         return gcd(*(int(factor) * (1 if isinstance(x, Block) else words_between(x)) for factor, x in tile.terms))
     if isinstance(tile, Seen) and tile.cut:

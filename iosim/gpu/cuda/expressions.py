@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, cast
 
-from ...core.dependent_tiles import Moved, Share, Span, Stretch
+from ...core.dependent_tiles import Ends, Moved, Share, Span, Stretch, UpTo
 from ...core.machine import Block
 from ...core.shapes import Tile
 from ...errors import ScheduleError
@@ -46,6 +46,11 @@ class Expressions:
         """The first position of a tile, or of a part of an axis."""
         if isinstance(tile, Share):
             return f"{self.start(tile.tile)} * {tile.each}"
+        if isinstance(tile, Ends):
+            first = self.start(tile.tile)
+            return f"({first} + {self.size(tile.tile)} - 1)" if tile.last else first
+        if isinstance(tile, UpTo):
+            return self.start(tile.tile if tile.last_only else tile.share)
         if isinstance(tile, Moved):
             return "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
         if isinstance(tile, Stretch):
@@ -64,6 +69,13 @@ class Expressions:
         """The number of positions of a tile; a number is itself."""
         if isinstance(x, Share):
             return f"min({x.each}, {x.length} - {self.start(x)})"
+        if isinstance(x, Ends):
+            return "1" if x.last else f"({self.size(x.tile)} - 1)"
+        if isinstance(x, UpTo):
+            place, first = self.start(x.tile), self.start(x.share)
+            if x.last_only:
+                return f"({place} == {first} + {self.size(x.share)} - 1 ? 1 : 0)"
+            return f"({place} - {first} + {int(x.own)})"
         if isinstance(x, Moved):
             return self.size(x.tile)
         if isinstance(x, Seen):

@@ -201,7 +201,7 @@ SHAPES = {
     "S P dP": "ij",
     "Q Q2 Q3 O dO dQ part l m D LSE index": "i",
     "K V dK dV Krope Kscale": "j",
-    "row state ds z e": "",
+    "row state ds z e q1 o1 v1 b1 rows u1 gr grd": "",
     "C": "ii",
     "g gd b X": "i",
 }
@@ -210,12 +210,16 @@ TENSORS = {**SCHEDULES["flash1-bwd"].tensors, "part": Tensor(("N", "dv"), "state
            "C": Tensor(("N", "N"), "state"), "X": Tensor(("N", "d"), "input"), "b": Tensor(("N",), "input"),
            "state": Tensor(("d", "dv"), "state"), "ds": Tensor(("d", "dv"), "state"), "z": Tensor(("d",), "state"), "e": Tensor((1,), "state"),
            "g": Tensor(("N", 1), "scale"), "gd": Tensor(("N", "d"), "scale"),
+           "q1": Tensor((1, "d"), "input"), "o1": Tensor((1, "dv"), "state"), "v1": Tensor((1, "dv"), "input"), "b1": Tensor((1,), "input"),
+           "rows": Tensor((8, "d"), "input"), "u1": Tensor((7, "dv"), "input"), "gr": Tensor((8, 1), "scale"), "grd": Tensor((8, "d"), "scale"),
            "Q2": Tensor(("N", 20), "input"), "Q3": Tensor(("N", 3), "input"), "Krope": Tensor(("Nk", 4), "input"), "Kscale": Tensor(("Nk", 3), "scale"), "row": Tensor((1, "Nk"), "state"), "index": Tensor(("N", 5), "index")}  # fmt: skip
 GATED = {"products": ("C", "Q X"), "key_products": ("C", "X"), "delta_values": ("O", "b C X state"),
          "read_state": ("O", "Q state"), "add_chunk": ("state", "X O"), "state_factors": ("Q", "C X b"),
          "read_state_rows": ("Q", "O state"), "read_gradient_rows": ("Q", "O state"), "read_gradient": ("O", "X state"),
          "add_earlier": ("Q", "C X"), "add_later": ("Q", "C X"), "add_keys_back": ("state", "X O"),
          "delta_rests": ("O", "b C X state"), "add_chunk_back": ("state", "X O")}  # fmt: skip
+RINGS = {"ring_state": ("o1", "q1 state rows"), "ring_key": ("o1", "state rows"), "ring_output": ("o1", "q1 rows u1 v1"),
+         "ring_delta": ("v1", "b1 o1 rows u1"), "add_ring": ("state", "rows u1 v1")}  # fmt: skip
 MORE = {  # inputs that are no tensors
     **dict.fromkeys(("hide", "clear"), lambda p, i, j: p.mask.part(i, j)),
     **dict.fromkeys(
@@ -225,7 +229,7 @@ MORE = {  # inputs that are no tensors
     "drop": lambda p, i, j: p.dropout_part(i, j),
     "scale": lambda p, i, j: Number(p.d),
     **dict.fromkeys(("rescale", "block_scales", "quantised"), lambda p, i, j: Number(7)),
-    **dict.fromkeys([f"{step} fixed" for step in GATED], lambda p, i, j: OF_HEAD),
+    **dict.fromkeys([f"{step} fixed" for step in (*GATED, *RINGS)], lambda p, i, j: OF_HEAD),
 }
 
 
@@ -268,8 +272,9 @@ ARGUMENTS = {
     "state_dots": ("z", "state ds"), "state_dots of all": ("e", "state ds"), "less_keys": ("gd", "X Q"), "more_keys": ("gd", "X Q"),
     "solve_back": ("O", "C b"), "weigh_rows": ("O", "b X"), "weigh_down": ("O", "b"), "earlier_rows": ("C", "Q X"), "add_rows": ("Q", "X"),
     "less_keys of one": ("g", "X Q"), "more_keys of one": ("g", "X Q"), "gate_gradients": ("gd z", "X Q"), "gate_gradients of one": ("g e", "X Q"),
-    **GATED, **{f"{step} fixed": arguments for step, arguments in GATED.items()},
+    **GATED, **RINGS, **{f"{step} fixed": arguments for step, arguments in (GATED | RINGS).items()},
     **{f"{step} {gates}": (outputs, f"{inputs} {gates}") for step, (outputs, inputs) in GATED.items() for gates in ("g", "gd")},
+    **{f"{step} {gates}": (outputs, f"{inputs} {gates}") for step, (outputs, inputs) in RINGS.items() for gates in ("gr", "grd")},
 }  # fmt: skip
 EMPTY_ROW = (
     "online_softmax softmax_rows add_maximum exponentials add_maximum_and_sum probabilities probabilities_from_lse"
@@ -311,7 +316,7 @@ def test_a_step_does_the_same_in_numpy_and_in_cuda(step_library, name, tiling):
         hbm[n][4] = -np.inf
     if "C" in hbm:
         hbm["C"] = np.tril(hbm["C"])
-    for n in {"g", "gd"} & set(ARGUMENTS[name][1].split()):  # sums of log decays, which fall
+    for n in {"g", "gd", "gr", "grd"} & set(ARGUMENTS[name][1].split()):  # sums of log decays, which fall
         hbm[n] = -np.abs(hbm[n]).cumsum(axis=0) / 8
     numeric = Numeric(p, {n: x.astype(np.float64) for n, x in hbm.items()})
     numeric.run(step_schedule(name), tiling)
