@@ -105,6 +105,11 @@ def read_type(value: str | int, option: str) -> str:
     return type_name(str(value), option)
 
 
+def read_cache_type(value: str | int, option: str) -> str:
+    """The name of an element type of K and V in HBM."""
+    return type_name(str(value), option, packed=True)
+
+
 def read_scales(value: str | int, option: str) -> str:
     """How K and V are scaled: a name, or the number of words that share a scale, as text."""
     return str(value) if value in KV_SCALES else str(whole_number()(value, option))
@@ -121,7 +126,8 @@ COUNT_OR_0 = Kind(whole_number(0), "integer", ranges=True)
 STAGES = Kind(whole_number(1, MOST_STAGES), "integer", ranges=True)
 SIZE = Kind(read_size, "integer", ranges=True)
 REGISTERS = Kind(read_registers, "integer", ranges=True)
-TYPE, SCALES, HEADS_SHARE = Kind(read_type), Kind(read_scales), Kind(one_of(*GQA))
+TYPE, CACHE_TYPE, SCALES = Kind(read_type), Kind(read_cache_type), Kind(read_scales)
+HEADS_SHARE = Kind(one_of(*GQA))
 TEXT, LISTS = Kind(as_given), Kind(as_given, between=";")
 MASK = LISTS  # masks are parsed above this file
 CHANCE, FACTOR = Kind(as_given, "number"), Kind(read_factor, "number")

@@ -24,7 +24,9 @@ SAME_TYPES = {
     **dict.fromkeys(("uint8", "i8", "u8"), "int8"),
 }
 """The names of types in other programs, and those here. Both are accepted."""
-HALF_BYTES = ("fp4", "int4", "uint4", "nvfp4", "mxfp4", "i4")
+HALF_BYTES = ("int4", "fp4", "uint4", "nvfp4", "mxfp4", "i4", "u4")
+PACKED = "int4"
+"""The type of words of 4 bits, two to a byte, which only K and V in HBM may have."""
 PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 UNITS = (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 REGISTER_BYTES = 4
@@ -48,15 +50,18 @@ def dtype_bytes(dtype: str) -> int:
     return DTYPE_BYTES[type_name(dtype)]
 
 
-def type_name(text: str, where: str = "--dtype") -> str:
-    """The name of an element type: `fp16` for `FP16`, `float16` and `torch.float16`. InputError for any other."""
+def type_name(text: str, where: str = "--dtype", packed: bool = False) -> str:
+    """The name of an element type: `fp16` for `FP16`, `float16` and `torch.float16`, with `packed` also `int4`.
+    InputError for any other."""
     if text in DTYPE_BYTES:
         return text
     word = str(text).lower().removeprefix("torch.")
-    name = SAME_TYPES.get(word, word)
+    if packed and word in (PACKED, "uint4", "i4", "u4"):
+        return PACKED
+    name, known = SAME_TYPES.get(word, word), [*DTYPE_BYTES, *([PACKED] if packed else [])]
     if name not in DTYPE_BYTES:
-        hint = "a word has at least one byte" if word in HALF_BYTES else suggestion(word, DTYPE_BYTES)
-        raise InputError(where, text, ", ".join(DTYPE_BYTES), hint)
+        bits = "int4 has as many bits" if packed else "only K and V have 4 bits: --kv-dtype int4"
+        raise InputError(where, text, ", ".join(known), bits if word in HALF_BYTES else suggestion(word, known))
     return name
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Unpack
@@ -14,7 +14,7 @@ from ..counting.bounds import DOCS
 from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
 from ..counting.count import TILE_RULES
-from ..counting.floors import narrowest_bytes
+from ..counting.floors import in_narrowest
 from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
@@ -88,7 +88,7 @@ class Batched(Answer):
     @property
     def distinct_bytes(self) -> int:
         """The bytes of Q, K, V and O, each word once."""
-        return sum(words * self.batch.problem.hbm_bytes(TENSORS[name]) for name, words in self.distinct.items())
+        return once_bytes(self.batch.problem, self.distinct)
 
     @property
     def answer(self) -> str:
@@ -106,7 +106,7 @@ class Batched(Answer):
         """The sentences of the answer: on a GPU about the least time, else about the bytes."""
         if self.batch.chip is not None and (timed := [way for way in self.ways if way.fits is not False]):
             return lines_on_gpu(timed, self.batch.chip)
-        ways = {way.way: as_way(way, narrowest_bytes(self.batch.problem)) for way in self.ways}
+        ways = {way.way: as_way(way, self.batch.problem) for way in self.ways}
         room = self.batch.M_bytes
         if room is None and self.least is not None:
             room = self.least.sram_peak_bytes
@@ -269,15 +269,20 @@ def lines_on_gpu(ways: Sequence[Moved], chip: Hardware) -> list[str]:
     return [*lines, "; ".join(parts) + "."] if parts else lines
 
 
+def once_bytes(p: Attention, distinct: Mapping[str, int]) -> int:
+    """The bytes of distinct words by tensor."""
+    return sum(int(p.in_bytes(TENSORS[name], words)) for name, words in distinct.items())
+
+
 def seconds(way: Moved) -> float:
     """The least seconds of a way on a GPU."""
     return way.at_least_seconds or 0.0
 
 
-def as_way(way: Moved, word_bytes: int) -> Way:
+def as_way(way: Moved, p: Attention) -> Way:
     """A way as the verdict compares it; the floor is in words of the narrowest type."""
     share = way.ratio_to_floor
-    floor = f"less than {about(round(way.total / share) * word_bytes)}" if share else ""
+    floor = f"less than {about(in_narrowest(p, round(way.total / share)))}" if share else ""
     return Way(way.way, way.total_bytes, way.fits, way.smem_peak_bytes, share, floor)
 
 
@@ -377,7 +382,7 @@ def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: 
     kernels = [
         way.name for way in ways if (apart or way.name in LIBRARIES) and asked.M_bytes and not asked.problem.divided
     ]
-    once = sum(words * asked.problem.hbm_bytes(TENSORS[name]) for name, words in distinct.items())
+    once = once_bytes(asked.problem, distinct)
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
     floors = dict.fromkeys(kernels, together)
     found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, once, detail) for way in ways]

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, TENSORS, narrowed
-from ..counting.floors import floor_of_seen, held_words, narrowest_bytes
+from ..counting.floors import floor_of_seen, held_words, in_narrowest
 from ..masks.visible import Visible, key_ranges, visible
 
 if TYPE_CHECKING:
@@ -56,10 +56,8 @@ def floor_of(batch: Batch, more_bytes: int = 0) -> BatchFloor:
         forms[found.form] += times * found.words
         pairs += times * seen.pairs
     words = forms.total()
-    tokens, least = (batch.new_tokens, batch.distinct_tokens), narrowest_bytes(batch.problem)
-    return BatchFloor(
-        words, forms.most_common(1)[0][0], pairs, *tokens, M_words, dict(forms.most_common()), words * least
-    )
+    tokens, least = (batch.new_tokens, batch.distinct_tokens), in_narrowest(batch.problem, words)
+    return BatchFloor(words, forms.most_common(1)[0][0], pairs, *tokens, M_words, dict(forms.most_common()), least)
 
 
 def problems_of(batch: Batch) -> Iterator[tuple[Visible, int]]:

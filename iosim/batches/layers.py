@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..answer import Answer, Column, Columns, Pieces, Row, Table, numbered
+from ..core.problem import TENSORS
 from ..counting.layers import ATTENTION, LayerKind, heads_of, kept_bytes, ring_of
 from ..counting.state_floors import EMPTY
-from ..units import dtype_bytes
 from ..verdict import about, joined
 
 if TYPE_CHECKING:
@@ -82,8 +82,9 @@ def of_state(kind: LayerKind, p: Attention, shapes: Shapes) -> OfKind:
 def of_attention(found: Batched) -> OfKind:
     """What the way that is best moves in the layers with attention."""
     p, best = found.batch.problem, found.least or found.ways[0]
-    row = sum(width * dtype_bytes(p.cache_dtype) for width in ((p.d,) if p.latent else (p.d, p.dv)))
-    kept = found.batch.distinct_tokens * found.batch.layers * p.kv_heads * row
+    tensors = [TENSORS[name] for name in p.cache_tensors if p.scale_words or not name.endswith("scale")]
+    row = sum(p.in_bytes(tensor, p.shape(tensor)[-1]) for tensor in tensors)
+    kept = found.batch.distinct_tokens * found.batch.layers * p.kv_heads * int(row)
     return OfKind(found.batch.layers, ATTENTION, best.way, kept, best.read_bytes, best.write_bytes)
 
 

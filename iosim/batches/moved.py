@@ -169,7 +169,7 @@ def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
             reads, writes = one.sum(each["reads"]), one.sum(each["writes"])
             sums["reads"] += reads
             sums["writes"] += writes
-            sums["bytes"] += (reads + writes) * one.problem.hbm_bytes(known[name])
+            sums["bytes"] += int(one.problem.in_bytes(known[name], reads + writes))
     return total
 
 

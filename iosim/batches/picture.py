@@ -16,7 +16,7 @@ import numpy as np
 from ..answer import numbered
 from ..core.problem import DENSE, narrowed
 from ..core.tiling import Tiling
-from ..counting.floors import narrowest_bytes
+from ..counting.floors import in_narrowest
 from ..drawing.colours import COLOURS, GREY, INK
 from ..drawing.page import document, rows_table, section
 from ..drawing.svg import SHEET_WIDTH, head_svg, label, svg_file, svg_frame, text_width
@@ -136,7 +136,7 @@ class BatchPicture:
         ways, batch = self.found.ways, self.found.batch
         left = 20 + max(text_width(way.way) for way in ways)
         scale = (SHEET_WIDTH - left - 90) / max(way.total_bytes for way in ways)
-        least = self.found.floor.words * narrowest_bytes(batch.problem)
+        least = in_narrowest(batch.problem, self.found.floor.words)
         found = [label(14, y, "Bytes of each way, and the floor", "start", INK, 14, bold=True)]
         y += 14
         top = y

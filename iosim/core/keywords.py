@@ -25,6 +25,7 @@ class OtherOptions(TypedDict, total=False):
     latent: bool
     kv_dtype: str | None
     kv_scales: str
+    scale_dtype: str
     choice_rows: int
     elementwise: int
     short_tile: str

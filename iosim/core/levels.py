@@ -71,4 +71,4 @@ def words_of(schedule: ScheduleLike, p: Attention, tiling: Tiling) -> tuple[dict
     traffic = Traffic()
     machine = Folded(p, traffic).run(schedule, tiling)
     words = {name: (int(r), int(w)) for name, (r, w) in traffic.tensors.items()}
-    return words, sum((r + w) * p.hbm_bytes(machine.tensors[name]) for name, (r, w) in words.items())
+    return words, int(sum(p.in_bytes(machine.tensors[name], r + w) for name, (r, w) in words.items()))

@@ -1,6 +1,7 @@
 """The options of every problem: a row each. Options that only some schedules read are declared in their files."""
 
 from ..options import (
+    CACHE_TYPE,
     COUNT,
     COUNT_OR_0,
     FLAG,
@@ -117,8 +118,8 @@ CACHE = (
     Option("latent", FLAG, "V is the first --dv words of each row of K, as in MLA.", False, heading=PROBLEM),
     Option(
         "kv_dtype",
-        TYPE,
-        "Type of K and V in HBM (default: that of --dtype).",
+        CACHE_TYPE,
+        "Type of K and V in HBM (default: that of --dtype). int4 as well: two words share a byte.",
         metavar="TYPE",
         heading=PROBLEM,
         also=("kv-cache-dtype", "cache-dtype", "kv-type"),
@@ -126,11 +127,20 @@ CACHE = (
     Option(
         "kv_scales",
         SCALES,
-        "fp32 scales of K and V: none (default), tensor (one for all), or a number: so many words of a row share a "
-        "scale.",
+        "Scales of K and V: none (default), tensor (one for all), or a number: so many words of a row share a scale.",
         "none",
         metavar="HOW",
         heading=PROBLEM,
+        also=("group-size", "kv-group-size", "q-group-size", "residual-group-size"),
+    ),
+    Option(
+        "scale_dtype",
+        TYPE,
+        "Type of these scales in HBM (default: fp32).",
+        "fp32",
+        metavar="TYPE",
+        heading=PROBLEM,
+        also=("scale-type", "scales-dtype", "kv-scale-dtype"),
     ),
 )
 MASKS = (

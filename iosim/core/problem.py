@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, Unpack, cast
 
 from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, PROBLEM, Option, Value, declared, place
-from ..units import dtype_bytes, parse_count
+from ..units import DTYPE_BYTES, PACKED, dtype_bytes, parse_count
 from .arrays import at_first
 from .options import OF_EVERY_PROBLEM
 from .shapes import product, same
@@ -35,8 +35,8 @@ class Tensor(NamedTuple):
     """The lengths of its axes: names of fields of `Attention`, as ("N", "d"), numbers, or functions of the problem."""
     kind: str = "output"
     """`input` has the type `dtype` everywhere, `output` has `dtype` in HBM and `acc_dtype` on chip, `state` has
-    `acc_dtype` everywhere, `cache` has `kv_dtype` in HBM and `dtype` on chip, `scale` is fp32 and `index` a 32-bit
-    integer everywhere."""
+    `acc_dtype` everywhere, `cache` has `kv_dtype` in HBM and `dtype` on chip, `scale` has `scale_dtype` in HBM and is
+    fp32 on chip, and `index` is a 32-bit integer everywhere."""
     initial: float | None = None
     """The value the host fills in before the schedule starts."""
     of_keys: bool = False
@@ -108,7 +108,7 @@ USUAL: dict[str, Value] = {
 }  # the default of each option of every problem
 CHECKED = {o.name: o for o in (*OF_EVERY_PROBLEM.values(), CHOICE_ROWS) if o.kind not in (MASK, FLAG)}
 INDEX, INDEX_BYTES = "int32", 4
-SAME_TYPE = {"scale": "fp32", "index": INDEX}  # kinds of tensors whose type is the same in every problem
+SAME_TYPE = {"scale": "fp32", "index": INDEX}  # kinds of tensors whose type on chip is the same in every problem
 
 
 @dataclass(frozen=True, init=False)
@@ -138,9 +138,11 @@ class Attention(Generic[S]):
     acc_dtype: str
     """The element type of accumulators: O, S, P, l and m on chip, and l, m and LSE in HBM. `dtype` unless given."""
     kv_dtype: str | None
-    """The element type of K and V in HBM; `dtype` unless given. On chip they have `dtype`."""
+    """The element type of K and V in HBM, which may be int4; `dtype` unless given. On chip they have `dtype`."""
+    scale_dtype: str
+    """The element type of scales in HBM. On chip they are fp32."""
     kv_scales: str
-    """The fp32 scales of K and V: `none`, `tensor` (one for K and one for V), or the number of words of a row that
+    """The scales of K and V: `none`, `tensor` (one for K and one for V), or the number of words of a row that
     share one. The last d - dv words of latent rows then lie apart, as Krope, of type `dtype` and without scales."""
     latent: bool
     """Whether V is the first dv words of each row of K, as in MLA. A schedule that loads a tile of both then loads it
@@ -217,6 +219,8 @@ class Attention(Generic[S]):
             kv_there, heads_there = at_first(ragged != 0, kv_heads, heads)
             raise InputError("--kv-heads", kv_there, f"a divisor of --heads {heads_there}")
         plain = self.mask is DENSE or (self.mask.is_causal and every(self.N == 1))
+        if self.scale_dtype != "fp32" and self.kv_scales == "none":
+            raise InputError("--scale-dtype", self.scale_dtype, "with --kv-scales", "as --kv-scales 32, or tensor")
         if self.gqa == "pack" and not plain:
             raise InputError(
                 "--gqa",
@@ -275,6 +279,7 @@ class Attention(Generic[S]):
         """The unusual properties of K and V in HBM, as a text after a comma; empty if there are none."""
         how = {"none": "", "tensor": " with a scale each"}
         scales = how.get(self.kv_scales, f" with a scale for each {self.kv_scales} words")
+        scales += f" ({self.scale_dtype})" if self.scale_dtype != "fp32" else ""
         unusual = self.cache_dtype != self.dtype or scales
         return (", V in the rows of K" if self.latent else "") + (
             f", K and V {self.cache_dtype}{scales}" if unusual else ""
@@ -363,8 +368,8 @@ class Attention(Generic[S]):
         """The element type of a tensor in HBM."""
         if tensor.dtype is not None:
             return tensor.dtype(self)
-        if tensor.kind == "cache":
-            return self.cache_dtype
+        if tensor.kind in ("cache", "scale"):
+            return self.cache_dtype if tensor.kind == "cache" else self.scale_dtype
         return str(self.acc_dtype) if tensor.kind == "state" else SAME_TYPE.get(tensor.kind, self.dtype)
 
     def sram_type(self, tensor: Tensor | None) -> str:
@@ -373,14 +378,25 @@ class Attention(Generic[S]):
         return self.dtype if kind in ("input", "cache") else SAME_TYPE.get(kind, str(self.acc_dtype))
 
     def hbm_bytes(self, tensor: Tensor) -> int:
-        """Bytes of one word of a tensor in HBM."""
-        return bytes_of(self.hbm_type(tensor))
+        """Bytes of one word of a tensor in HBM. InputError if two words share a byte."""
+        if (name := self.hbm_type(tensor)) == PACKED:
+            known = f"{', '.join(DTYPE_BYTES)} here"
+            raise InputError("--kv-dtype", name, known, "count, tune, memory and batch know int4")
+        return bytes_of(name)
+
+    def in_bytes(self, tensor: Tensor, words: Size) -> Size:
+        """Bytes in HBM of words of a tensor. Of int4 they are whole rows: two words share a byte, and each row begins
+        with a byte of its own."""
+        if self.hbm_type(tensor) != PACKED:
+            return words * self.hbm_bytes(tensor)
+        width = cast("Size", self.shape(tensor)[-1])
+        return words // width * -(-width // 2)
 
     def whole_bytes(self, tensor: Tensor) -> S:
         """Bytes of a tensor in HBM, over batch and heads. K and V count once for each KV head."""
         heads = self.kv_heads if tensor.shared else self.heads
         lengths = cast("tuple[Size, ...]", (self.batch, heads, *self.shape(tensor)))
-        return cast("S", product(lengths) * self.hbm_bytes(tensor))
+        return cast("S", self.in_bytes(tensor, product(lengths)))
 
     def sram_bytes(self, tensor: Tensor | None) -> int:
         """Bytes of one word of a block on chip."""

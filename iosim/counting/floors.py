@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 from ..errors import InputError
 from ..masks.visible import Visible, visible
-from ..units import dtype_bytes, parse_bytes
+from ..units import PACKED, dtype_bytes, parse_bytes
 from .forms import Form, backward_forms, forward_forms, gradients, latent_forms
 
 if TYPE_CHECKING:
@@ -187,9 +187,15 @@ def held_words(problem: Attention[Size], M_bytes: Size) -> Size: ...
 
 def held_words(problem: Attention[Size], M_bytes: Size) -> Size:
     """The most words that M bytes hold: those of the narrowest type."""
-    return (M_bytes + problem.register_bytes) // narrowest_bytes(problem)
+    size = M_bytes + problem.register_bytes
+    return 2 * size if problem.cache_dtype == PACKED else size // narrowest_bytes(problem)
+
+
+def in_narrowest(problem: Attention[Size], words: int) -> int:
+    """The bytes of words of the narrowest type among Q, K and V, and the accumulators; of int4 rounded up."""
+    return -(-words // 2) if problem.cache_dtype == PACKED else words * narrowest_bytes(problem)
 
 
 def narrowest_bytes(problem: Attention[Size]) -> int:
-    """The bytes of a word of the narrowest type among Q, K and V, and the accumulators."""
+    """The bytes of a word of the narrowest type, of whole bytes."""
     return min(problem.word_bytes, problem.acc_bytes, dtype_bytes(problem.cache_dtype))

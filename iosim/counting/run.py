@@ -199,7 +199,8 @@ def total_of_ideal(schedule: Schedule, problem: Attention) -> int:
 
 def with_plain_keys(problem: Attention[S]) -> Attention[S]:
     """The problem with K and V of the type of Q and without scales, for schedules that cannot read others."""
-    return problem if problem.kv_scales == "none" else replace(problem, kv_scales="none", kv_dtype=None)
+    plain = problem.kv_scales == "none"
+    return problem if plain else replace(problem, kv_scales="none", scale_dtype="fp32", kv_dtype=None)
 
 
 def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S], unit: MatrixUnit | None = None) -> Counted[S]:
@@ -211,11 +212,10 @@ def measure(schedule: Schedule, problem: Attention[S], tiling: Tiling[S], unit: 
     machine = Folded(problem, traffic, flops, shared, *([room] if dense else [])).run(schedule, tiling)
     need = footprint_of(room) if dense and not problem.divided else footprint(schedule, problem, tiling)
     tensors, n = with_initial_writes(traffic.tensors, schedule, problem, machine), problem.instances
-    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in tensors}
     reads = n * sum(r for r, _ in tensors.values())
     writes = n * sum(w for _, w in tensors.values())
-    read_bytes = n * sum(r * width[name] for name, (r, _) in tensors.items())
-    write_bytes = n * sum(w * width[name] for name, (_, w) in tensors.items())
+    read_bytes = n * sum(problem.in_bytes(machine.tensors[name], r) for name, (r, _) in tensors.items())
+    write_bytes = n * sum(problem.in_bytes(machine.tensors[name], w) for name, (_, w) in tensors.items())
     counted = {
         "sram_peak_words": need.peak_words,
         "sram_peak_bytes": need.peak_bytes,

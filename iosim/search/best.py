@@ -101,8 +101,8 @@ def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Same],
     """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
     machine = Folded(problem, watcher).run(schedule, tiling)
-    width = {name: problem.hbm_bytes(machine.tensors[name]) for name in watcher.tensors}
-    return cast("Same", sum((reads + writes) * width[name] for name, (reads, writes) in watcher.tensors.items()))
+    moved = {machine.tensors[name]: reads + writes for name, (reads, writes) in watcher.tensors.items()}
+    return cast("Same", sum(problem.in_bytes(tensor, words) for tensor, words in moved.items()))
 
 
 # ---------------------------------------------------------------- two sizes of a schedule

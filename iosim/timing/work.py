@@ -82,7 +82,7 @@ class WorkByLaunch(Watcher):
         self._move("write", tensor, words)
 
     def _move(self, way: str, tensor: str, words: Size) -> None:
-        moved = int(words * self.p.hbm_bytes(self.machine.tensors[tensor]) * self.p.instances)
+        moved = int(self.p.in_bytes(self.machine.tensors[tensor], words) * self.p.instances)
         self._moved[way, tensor] = self._moved.get((way, tensor), 0) + moved
 
     def step(self, step: Step, outputs: tuple[Block, ...], inputs: tuple[Input, ...], flops: Size) -> None:

@@ -22,7 +22,7 @@ from ..counting.asked import asked
 from ..counting.bounds import CLASSES, FLOORS, no_exact, none_of_class
 from ..counting.columns import flags, problem_row
 from ..counting.conditions import conditions
-from ..counting.floors import held_words, narrowest_bytes
+from ..counting.floors import held_words, in_narrowest
 from ..counting.names import takes_options
 from ..counting.result import tiles_legend, tiles_said
 from ..errors import InputError
@@ -219,12 +219,12 @@ class AtMost(LeastM):
         while self.above(most):
             most *= 2
         words = int(last_true(self.above, most)) + 1
-        M_bytes = words * narrowest_bytes(self.problem) - self.problem.register_bytes
+        M_bytes = in_narrowest(self.problem, words) - self.problem.register_bytes
         return M_bytes if words > 1 and M_bytes > 1 else None
 
     def above(self, M_words: int | None) -> bool:
         """Whether the floor for an SRAM of so many words is above the goal, if each word has the narrowest type."""
-        return self.floor_words(M_words) * narrowest_bytes(self.problem) > self.most_bytes
+        return in_narrowest(self.problem, self.floor_words(M_words)) > self.most_bytes
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -258,7 +258,7 @@ class AtMost(LeastM):
     def lines(self) -> list[str]:
         goal, step = format_bytes(self.most_bytes), self.step
         if self.impossible:
-            least = format_bytes(self.floor_words(None) * narrowest_bytes(self.problem))
+            least = format_bytes(in_narrowest(self.problem, self.floor_words(None)))
             return [f"{no_exact(self.backward)} moves at most {goal}, at any M: it moves {least} or more."]
         if step is None:
             last = self.curve.steps[-1] if self.curve.steps else None

@@ -80,6 +80,7 @@ POOLS = {
     "--dtype": (DTYPES, BAD_DTYPES),
     "--acc-dtype": (DTYPES, BAD_DTYPES),
     "--kv-dtype": (DTYPES, BAD_DTYPES),
+    "--scale-dtype": (["fp16", "fp32"], ["int4", ""]),
     "--kv-scales": (["none", "tensor", "1", "4"], ["", "rows", "0", "-1"]),
     "--mask": (MORE_MASKS, BAD_MASKS),
     "--M": (

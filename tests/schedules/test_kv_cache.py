@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 from verdicts import wrong
 
-from iosim import SCHEDULES, Attention, Folded, InputError, Tiling, Traffic, count
-from iosim.counting.floors import floor
+from iosim import SCHEDULES, Attention, Folded, InputError, Machine, Tiling, Traffic, count
+from iosim.core.machine import Watcher
+from iosim.core.problem import TENSORS
+from iosim.counting.floors import floor, held_words, in_narrowest
+from iosim.counting.run import measure
 from iosim.masks import parse_mask
 from iosim.oracles.attention import attention
 from iosim.schedules import cache
@@ -105,6 +108,64 @@ def test_the_oracle_by_hand():
     assert keys.shape == (4, 3)
     found = SCHEDULES["flash2"].answer(hbm, p, None)["O"]
     assert np.allclose(found, attention(hbm["Q"], keys, keys[:, :2]))
+
+
+class RowByRow(Watcher):
+    """The bytes of each tensor, of every row of every load and store: two words of K or V to a byte, the last byte of
+    a row half empty where the row is odd."""
+
+    def __init__(self):
+        self.bytes = {}
+
+    def load(self, block, tensor, words):
+        spec = self.machine.tensors[tensor]
+        moved = words * {"scale": self.scale_bytes, "index": 4}.get(spec.kind, 2)
+        if spec.kind == "cache":
+            width = int(self.machine.p.shape(spec)[-1])
+            assert words % width == 0
+            moved = sum(len(range(0, width, 2)) for _ in range(words // width))
+        self.bytes[tensor] = self.bytes.get(tensor, 0) + moved
+
+    store = load
+
+    def start(self, machine):
+        self.machine, self.scale_bytes = machine, {"fp16": 2, "fp32": 4}[machine.p.scale_dtype]
+
+
+@pytest.mark.parametrize("name", [name for name, s in SCHEDULES.items() if s.scales])
+def test_words_of_4_bits_lie_two_to_a_byte_and_rows_begin_with_a_byte(name):
+    rng = random.Random(name)
+    for _ in range(20):
+        scales = rng.choice(["none", "tensor", "1", "3", "8"])
+        p = replace(case(rng, name), dtype="fp16", acc_dtype="fp16", kv_dtype="int4", kv_scales=scales)
+        p = replace(p, scale_dtype="fp32" if scales == "none" else "fp16")
+        p = SCHEDULES[name].about(replace(p, latent=p.latent and SCHEDULES[name].family == "attention"))
+        t, watched = Tiling(rng.randint(1, 9), rng.randint(1, 9)), RowByRow()
+        Machine(p, watched).run(SCHEDULES[name], t)
+        found = measure(SCHEDULES[name], p, t)
+        assert found["total_bytes"] == sum(watched.bytes.values()), (p, t)
+
+
+def test_a_cache_of_4_bits_by_hand():
+    """32 heads of 128 words, 4,096 tokens: 64 B a row of K, and a scale of 2 B for each 32 words."""
+    p = {"N": 1, "Nk": 4096, "d": 128, "kv_dtype": "int4", "kv_scales": "32", "scale_dtype": "fp16"}
+    found = count(**p, tiles="1x64", schedules="flash2")["flash2"]
+    assert found.read_bytes == 2 * 4096 * (64 + 4 * 2) + 128 * 2 and found.write_bytes == 128 * 2
+    odd = count(**{**p, "d": 127, "kv_scales": "tensor"}, tiles="1x64", schedules="flash2")["flash2"]
+    assert odd.read_bytes == 2 * (4096 * 64 + 2) + 127 * 2
+    assert Attention(5, 3, kv_heads=2, heads=4, batch=7, kv_dtype="int4").whole_bytes(TENSORS["K"]) == 7 * 2 * 5 * 2
+    p = Attention(8, 8, kv_dtype="u4")
+    assert (held_words(p, 100), in_narrowest(p, 7), p.kv_dtype) == (200, 4, "int4")
+
+
+@pytest.mark.parametrize(("bad", "said"), [
+    ({"dtype": "int4"}, "only K and V have 4 bits: --kv-dtype int4"),
+    ({"kv_dtype": "nvfp4"}, "int8, int4; int4 has as many bits"),
+    ({"scale_dtype": "fp16"}, "--scale-dtype: found 'fp16'; allowed: with --kv-scales"),
+])  # fmt: skip
+def test_errors_about_4_bits_say_what_to_try(bad, said):
+    with pytest.raises(InputError, match=said):
+        count(**{"N": 8, "d": 8, "tiles": "4x4", "schedules": "flash2", **bad})
 
 
 @pytest.mark.parametrize("bad", [
