@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..core.problem import TENSORS
+from ..core.tiling import Tiling
 from ..oracles.backward import backward_inputs
 from ..steps.backward import (
     add_row_dots,
     add_value_gradients,
+    clear,
     probabilities_from_lse,
     probability_gradients,
     score_gradients,
@@ -21,6 +23,7 @@ from ..steps.backward import (
 from ..steps.passes import Number, add_scores, scale
 from ..steps.softmax import accumulate, drop, hide, scores, zeros
 from .backward import BACKWARD_TENSORS, backward
+from .flash import in_tiles, visited
 from .registry import FA2, register
 from .small_cache import SY, output_tile
 
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from ..core.machine import Block, Machine
     from ..core.problem import Attention
     from ..core.shapes import Tile
-    from ..core.tiling import Tiling
     from ..core.typing import Arrays, Bools, Words
 
 
@@ -38,16 +40,16 @@ def square(chip: Machine, p: Attention, t: Tiling) -> None:
     """Five products in square tiles, for the smallest M."""
     row_sums(chip, p, t)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        lse = chip.load("LSE", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
+        lse = chip.load("LSE", i, where=p.mask.row(i))
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
             s = chip.compute("S", (i, j), zeros)
             for c in chip.tiles(p.d, t.depth):
                 chip.update(s, add_scores, chip.load("Q", i, c), chip.load("K", j, c))
             chip.update(s, scale, Number(p.d))
             store_probabilities(chip, p, i, j, s, lse)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        delta = chip.load("D", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
+        delta = chip.load("D", i, where=p.mask.row(i))
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
             dp = chip.compute("dP", (i, j), zeros)
             for c in chip.tiles(p.dv, t.depth):
                 chip.update(dp, add_scores, chip.load("dO", i, c), chip.load("V", j, c))
@@ -59,12 +61,12 @@ def rows_stay(chip: Machine, p: Attention, t: Tiling) -> None:
     """The same, for M near d^2: whole rows of Q and of dO stay in the first two products."""
     row_sums(chip, p, t)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        q, lse = chip.load("Q", i), chip.load("LSE", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
+        q, lse = chip.load("Q", i, where=p.mask.row(i)), chip.load("LSE", i, where=p.mask.row(i))
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
             store_probabilities(chip, p, i, j, chip.compute("S", (i, j), scores, q, chip.load("K", j)), lse)
     for i in chip.tiles(p.N, t.rows_q, parallel=True):
-        do, delta = chip.load("dO", i), chip.load("D", i)
-        for j in chip.tiles(p.Nk, t.rows_k):
+        do, delta = chip.load("dO", i, where=p.mask.row(i)), chip.load("D", i, where=p.mask.row(i))
+        for j in chip.tiles(p.Nk, t.rows_k, where=p.mask.row(i)):
             v = chip.load("V", j)
             dp = chip.compute("dP", (i, j), probability_gradients, do, v)
             chip.free(v)
@@ -102,28 +104,37 @@ def store_score_gradients(chip: Machine, p: Attention, i: Tile, j: Tile, dp: Blo
 def sums(chip: Machine, p: Attention, t: Tiling) -> None:
     """dV = P^T dO, dK = dS^T Q, dQ = dS K: a tile of the gradient stays, and two matrices stream."""
     rows, columns = output_tile(t)
+    seen = p.mask.in_tiles(t.depth, rows)
     for j in chip.tiles(p.Nk, rows, parallel=True):
         for c in chip.tiles(p.dv, columns):
             dv = chip.compute("dV", (j, c), zeros)
-            for i in chip.tiles(p.N, t.depth):
-                s, do = chip.load("P", i, j), chip.load("dO", i, c)
+            for i in chip.tiles(p.N, t.depth, where=seen.column(j)):
+                s, do = part_of(chip, p, "P", i, j), chip.load("dO", i, c)
                 chip.update(s, drop, p.dropout_part(i, j))
                 chip.update(dv, add_value_gradients, s, do)
             chip.store(dv, "dV", j, c)
     for j in chip.tiles(p.Nk, rows, parallel=True):
         for c in chip.tiles(p.d, columns):
             dk = chip.compute("dK", (j, c), zeros)
-            for i in chip.tiles(p.N, t.depth):
-                chip.update(dk, add_value_gradients, chip.load("dS", i, j), chip.load("Q", i, c))
+            for i in chip.tiles(p.N, t.depth, where=seen.column(j)):
+                chip.update(dk, add_value_gradients, part_of(chip, p, "dS", i, j), chip.load("Q", i, c))
             chip.update(dk, scale, Number(p.d))
             chip.store(dk, "dK", j, c)
+    seen = p.mask.in_tiles(rows, t.depth)
     for i in chip.tiles(p.N, rows, parallel=True):
         for c in chip.tiles(p.d, columns):
             dq = chip.compute("dQ", (i, c), zeros)
-            for j in chip.tiles(p.Nk, t.depth):
-                chip.update(dq, accumulate, chip.load("dS", i, j), chip.load("K", j, c))
+            for j in chip.tiles(p.Nk, t.depth, where=seen.row(i)):
+                chip.update(dq, accumulate, part_of(chip, p, "dS", i, j), chip.load("K", j, c))
             chip.update(dq, scale, Number(p.d))
             chip.store(dq, "dQ", i, c)
+
+
+def part_of(chip: Machine, p: Attention, name: str, i: Tile, j: Tile) -> Block:
+    """A part of P or dS, 0 where a hidden tile was left out."""
+    part = chip.load(name, i, j)
+    chip.update(part, clear, p.mask.part(i, j))
+    return part
 
 
 # ---------------------------------------------------------------- by hand (words of one head)
@@ -135,22 +146,22 @@ def square_traffic(p: Attention, t: Tiling) -> Words:
     For S, a word of Q is read for each of the ceil(Nk/Bc) tiles in its row, and a word of K for each of the ceil(N/Br)
     tiles in its column; for dP so are those of dO and V. P and dS are written once. P is read once for dS, and for each
     column tile of dV; dS for each column tile of dK and of dQ. A word of dO, of Q or of K is read for each row tile of
-    dV, dK or dQ. D reads dO and O once more.
+    dV, dK or dQ. D reads dO and O once more. Under a mask each product has the tiles that it does not hide.
     """
     rows, columns = output_tile(t)
-    tiles_q, tiles_k, pairs = -(-p.N // t.rows_q), -(-p.Nk // t.rows_k), p.N * p.Nk
-    of_keys, of_rows = -(-p.Nk // rows), -(-p.N // rows)
+    first = visited(p, t)
+    of_keys, of_rows = (visited(in_tiles(p, a, b), Tiling(a, b)) for a, b in ((t.depth, rows), (rows, t.depth)))
     wide, values = -(-p.d // columns), -(-p.dv // columns)
     return {
-        "Q": (p.N * p.d * (tiles_k + of_keys), 0),
-        "K": (p.Nk * p.d * (tiles_q + of_rows), 0),
-        "V": (p.Nk * p.dv * tiles_q, 0),
-        "dO": (p.N * p.dv * (1 + tiles_k + of_keys), 0),
+        "Q": (p.d * (first["rows"] + of_keys["rows"]), 0),
+        "K": (p.d * (first["keys"] + of_rows["keys"]), 0),
+        "V": (p.dv * first["keys"], 0),
+        "dO": (p.dv * (p.N + first["rows"] + of_keys["rows"]), 0),
         "O": (p.N * p.dv, 0),
-        "LSE": (p.N, 0),
-        "D": (p.N, p.N),
-        "P": (pairs * (1 + values), pairs),
-        "dS": (pairs * 2 * wide, pairs),
+        "LSE": (first["queries_of_rows"], 0),
+        "D": (first["queries_of_rows"], p.N),
+        "P": (first["pairs"] + values * of_keys["pairs"], first["pairs"]),
+        "dS": (wide * (of_keys["pairs"] + of_rows["pairs"]), first["pairs"]),
         "dQ": (0, p.N * p.d),
         "dK": (0, p.Nk * p.d),
         "dV": (0, p.Nk * p.dv),
@@ -159,8 +170,9 @@ def square_traffic(p: Attention, t: Tiling) -> Words:
 
 def rows_stay_traffic(p: Attention, t: Tiling) -> Words:
     """The words of small-cache-bwd-q: those of small-cache-bwd, but S reads Q once, and dP reads dO once."""
-    of_keys = -(-p.Nk // output_tile(t)[0])
-    return {**square_traffic(p, t), "Q": (p.N * p.d * (1 + of_keys), 0), "dO": (p.N * p.dv * (2 + of_keys), 0)}
+    first, of_all = visited(p, t), square_traffic(p, t)
+    less = first["rows"] - first["queries_of_rows"]
+    return {**of_all, "Q": (of_all["Q"][0] - p.d * less, 0), "dO": (of_all["dO"][0] - p.dv * less, 0)}
 
 
 def sums_footprint(p: Attention, t: Tiling) -> int:
@@ -210,6 +222,8 @@ register(
         square,
         "backward for M < d^2: square tiles; P, dS through HBM",
         SOURCE,
+        skips=True,
+        options=("visit_all",),
         formula="R = (N Tc + N Ty + Nk Tr) (d + dv) + Nk d To + N Nk (1 + Tv + 2 Tx) + 2 N dv + 2 N, "
         "W = 2 N Nk + N + N d + Nk (d + dv)",
         state="a tile of S, dP, dV, dK or dQ on chip; LSE waits since forward, D, P and dS between launches",
@@ -218,6 +232,7 @@ register(
         exact_traffic=square_traffic,
         footprint=square_footprint,
         sizes=BOTH,
+        uneven=True,
         axes=axes_of_gradients,
         more_tiles=("depth", "rows_o", "cols_o"),
         dominated_by="flash2-bwd",
@@ -229,6 +244,8 @@ register(
         rows_stay,
         "backward for M near d^2: the same, Q and dO stay",
         SOURCE,
+        skips=True,
+        options=("visit_all",),
         formula="R = (N + N Ty + Nk Tr) (d + dv) + Nk d To + N Nk (1 + Tv + 2 Tx) + 2 N dv + 2 N, "
         "W = 2 N Nk + N + N d + Nk (d + dv)",
         state="rows of Q or dO, or a tile of a gradient on chip; LSE waits since forward, D, P and dS between launches",
@@ -237,6 +254,7 @@ register(
         exact_traffic=rows_stay_traffic,
         footprint=rows_stay_footprint,
         sizes=BOTH,
+        uneven=True,
         axes=axes_of_gradients,
         more_tiles=("depth", "rows_o", "cols_o"),
         dominated_by="flash2-bwd",

@@ -93,10 +93,16 @@ def test_words_from_shared_memory_agree():
     assert all(1 < row["hw_smem_read_bytes"] / row["smem_read_bytes"] < 2.2 for row in others) and len(others) == 11
 
 
+def as_it_ran(job):
+    visits = job.name in ("small-cache-bwd", "small-cache-bwd-q")
+    return replace(job, problem=replace(job.problem, visit_all=True)) if visits else job
+
+
 @pytest.mark.skipif(not LEVELS.exists(), reason="not measured")
 def test_kernels_under_a_mask_over_cached_keys_agree():
-    """Their last query stands at the last key."""
-    rows = [verify(e, load("h200")) for e in evidence(LEVELS, "shifted")]
+    """Their last query stands at the last key. What skips hidden tiles since then visits all again."""
+    found = [replace(e, job=as_it_ran(e.job)) for e in evidence(LEVELS, "shifted")]
+    rows = [verify(e, load("h200")) for e in found]
     assert len(rows) == 24 and [row["faults"] for row in rows if row["faults"]] == []
 
 
