@@ -216,47 +216,30 @@ def inputs_without_p(rng: np.random.Generator, p: Attention, visible: Bools | No
 
 SOURCE = f"{FA2}, Algorithm 2, with the products of {SY}, M < d^2"
 TENSORS_OF_BOTH = {**BACKWARD_TENSORS, "P": TENSORS["P"]}
-register(
-    backward(
-        "small-cache-bwd",
-        square,
-        "backward for M < d^2: square tiles; P, dS through HBM",
-        SOURCE,
-        skips=True,
-        options=("visit_all",),
-        formula="R = (N Tc + N Ty + Nk Tr) (d + dv) + Nk d To + N Nk (1 + Tv + 2 Tx) + 2 N dv + 2 N, "
-        "W = 2 N Nk + N + N d + Nk (d + dv)",
-        state="a tile of S, dP, dV, dK or dQ on chip; LSE waits since forward, D, P and dS between launches",
-        tensors=TENSORS_OF_BOTH,
-        example=inputs_without_p,
-        exact_traffic=square_traffic,
-        footprint=square_footprint,
-        sizes=BOTH,
-        uneven=True,
-        axes=axes_of_gradients,
-        more_tiles=("depth", "rows_o", "cols_o"),
-        dominated_by="flash2-bwd",
+WAITS = "on chip; LSE waits since forward, D, P and dS between launches"
+SQUARE = ("small-cache-bwd", square, "backward for M < d^2: square tiles; P, dS through HBM")
+ROWS_STAY = ("small-cache-bwd-q", rows_stay, "backward for M near d^2: the same, Q and dO stay")
+for names, first, held, traffic, room in (
+    (SQUARE, "N Tc", "a tile of S, dP, dV, dK or dQ", square_traffic, square_footprint),
+    (ROWS_STAY, "N", "rows of Q or dO, or a tile of a gradient", rows_stay_traffic, rows_stay_footprint),
+):
+    register(
+        backward(
+            *names,
+            SOURCE,
+            skips=True,
+            options=("visit_all",),
+            formula=f"R = ({first} + N Ty + Nk Tr) (d + dv) + Nk d To + N Nk (1 + Tv + 2 Tx) + 2 N dv + 2 N, "
+            "W = 2 N Nk + N + N d + Nk (d + dv)",
+            state=f"{held} {WAITS}",
+            tensors=TENSORS_OF_BOTH,
+            example=inputs_without_p,
+            exact_traffic=traffic,
+            footprint=room,
+            sizes=BOTH,
+            uneven=True,
+            axes=axes_of_gradients,
+            more_tiles=("depth", "rows_o", "cols_o"),
+            dominated_by="flash2-bwd",
+        )
     )
-)
-register(
-    backward(
-        "small-cache-bwd-q",
-        rows_stay,
-        "backward for M near d^2: the same, Q and dO stay",
-        SOURCE,
-        skips=True,
-        options=("visit_all",),
-        formula="R = (N + N Ty + Nk Tr) (d + dv) + Nk d To + N Nk (1 + Tv + 2 Tx) + 2 N dv + 2 N, "
-        "W = 2 N Nk + N + N d + Nk (d + dv)",
-        state="rows of Q or dO, or a tile of a gradient on chip; LSE waits since forward, D, P and dS between launches",
-        tensors=TENSORS_OF_BOTH,
-        example=inputs_without_p,
-        exact_traffic=rows_stay_traffic,
-        footprint=rows_stay_footprint,
-        sizes=BOTH,
-        uneven=True,
-        axes=axes_of_gradients,
-        more_tiles=("depth", "rows_o", "cols_o"),
-        dominated_by="flash2-bwd",
-    )
-)
