@@ -74,9 +74,6 @@ def rows_stay(chip: Machine, p: Attention, t: Tiling) -> None:
     sums(chip, p, t)
 
 
-# ---------------------------------------------------------------- parts of these
-
-
 def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
     """D = rowsum(dO * O), in parts of a row."""
     for i in chip.tiles(p.N, 1, parallel=True):
