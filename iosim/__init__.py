@@ -53,12 +53,14 @@ _WHERE = {
 
 
 def _module_of(name: str) -> str | None:
-    """The module that has a public name, by its place in iosim; None if there is no such name."""
-    if name in _WHERE or name.startswith("_"):
-        return _WHERE.get(name)
+    """The module that has a public name; None if there is no such name."""
+    if name in _WHERE:
+        return f"{__name__}.{_WHERE[name]}"
+    if name.startswith("_"):
+        return None
     from .wings import rows
 
-    found = (f"{folder}.{module}" for folder, word, module in rows(lambda wing: wing.names) if word == name)
+    found = (f"{package}.{module}" for package, word, module in rows(lambda wing: wing.names) if word == name)
     return next(found, None)
 
 
@@ -80,7 +82,7 @@ def __getattr__(name: str) -> object:
 
     if name in import_module(".asked_modules", __name__).ASKED:
         return import_module(f".{name}", __name__)
-    found = getattr(import_module(f".{where}", __name__), name)
+    found = getattr(import_module(where), name)
     if callable(found) and not isinstance(found, type):
         import_module(".core.shown_options", __name__).spelled_out(found)
     globals()[name] = found

@@ -36,7 +36,7 @@ def forms_of(writer: str) -> Forms:
     """The forms that a command writes, as its wing's manifest says; else those of most answers."""
     if writer in OF_THE_HOUSE:
         return OF_THE_HOUSE[writer]
-    return {name: forms for _, name, forms in rows(lambda wing: wing.forms)}.get(writer, ANSWER)
+    return next((forms for _, name, forms in rows(lambda wing: wing.forms) if name == writer), ANSWER)
 
 
 def form_of(path: str | None, writer: str, required: bool = False) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COUNT = "count"
 """What a sweep asks without --what. Its rows are made many at once, so it is no Question."""
-HOUSE = {"tune": ("tuning", "points:TUNE")}
+HOUSE = {"tune": ("iosim.tuning", "points:TUNE")}
 USUAL_POINTS = 64
 
 
@@ -76,8 +76,17 @@ class Question(NamedTuple):
 
 @cache
 def places() -> dict[str, tuple[str, str]]:
-    """{name of a question: (its folder, its place in it)}."""
-    return HOUSE | {name: (folder, place) for folder, name, place in rows(lambda wing: wing.points)}
+    """{name of a question: (its package, its place in it)}."""
+    found: dict[str, tuple[str, str]] = {}
+    for name, place in each_place():
+        found.setdefault(name, place)
+    return found
+
+
+def each_place() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Names of questions and their places, one by one: whoever stops early asks no other package."""
+    yield from HOUSE.items()
+    yield from ((name, (package, place)) for package, name, place in rows(lambda wing: wing.points))
 
 
 def names() -> tuple[str, ...]:
@@ -112,7 +121,7 @@ def own_options() -> dict[str, Option]:
 
 def every_own() -> Iterator[Option]:
     """The options of one question after the other. Several may have one of the same name."""
-    return (option for what in places() for option in question(what).own)
+    return (option for _, place in each_place() for option in cast("Question", found_in(*place)).own)
 
 
 def own_option(name: str) -> Option:

@@ -131,7 +131,7 @@ class Commands(click.Group):
         """Parse a line. Options may stand before the command, and `help` before it or after it."""
         if args[:1] == ["help"] or (len(args) == 2 and module_of(args[0]) and args[1] == "help"):
             args = [*(name for name in args[:2] if name != "help"), "--help"]
-        place = next((k for k, text in enumerate(args) if module_of(text)), len(args))
+        place = next((k for k, text in enumerate(args) if text[:1] != "-" and module_of(text)), len(args))
         flags = [text.partition("=")[0] for text in args[:place] if text.startswith("-")]
         others = [flag for flag in flags if flag not in OPTIONS]
         if place == len(args) and args and not args[0].startswith("-"):

@@ -28,7 +28,8 @@ def groups() -> dict[str, dict[str, str]]:
     """All commands that are there, with a line of help each, under their headings."""
     found = {heading: {**group} for heading, group in GROUPS.items()}
     for _, heading, group in rows(lambda wing: wing.commands):
-        found.setdefault(heading, {}).update(group)
+        listed = {name for each in found.values() for name in each}
+        found.setdefault(heading, {}).update((name, line) for name, line in group.items() if name not in listed)
     return found
 
 
@@ -43,5 +44,5 @@ def module_of(command: str) -> str | None:
     """The module of a command; None if there is no such command. For one of the house no manifest is read."""
     if any(command in group for group in GROUPS.values()):
         return f"{__package__}.{command}"
-    owners = (folder for folder, _, group in rows(lambda wing: wing.commands) if command in group)
-    return next((f"iosim.{folder}.command_{command}" for folder in owners), None)
+    owners = (package for package, _, group in rows(lambda wing: wing.commands) if command in group)
+    return next((f"{package}.command_{command}" for package in owners), None)

@@ -99,8 +99,10 @@ class PictureKind(NamedTuple):
 
 @cache
 def places() -> dict[str, tuple[str, str]]:
-    """{kind of picture: (the folder, the place in it)}, of all wings that are there. The usual one is first."""
-    found = {word: (folder, place) for folder, word, place in rows(lambda wing: wing.pictures)}
+    """{kind of picture: (the package, the place in it)}, of all wings that are there. The usual one is first."""
+    found: dict[str, tuple[str, str]] = {}
+    for package, word, place in rows(lambda wing: wing.pictures):
+        found.setdefault(word, (package, place))
     return {word: found[word] for word in sorted(found, key=lambda word: word != USUAL)}
 
 

@@ -91,7 +91,10 @@ STUB = ROOT / "iosim" / "__init__.pyi"
 
 def stub():
     """The names of iosim for type checkers, from its own list and the manifests."""
-    where = {"__version__": "version", **{name: iosim._module_of(name) for name in iosim._public()[1:]}}
+    where = {
+        "__version__": "version",
+        **{name: iosim._module_of(name).removeprefix("iosim.") for name in iosim._public()[1:]},
+    }
     lines = sorted(f"from .{module} import {name} as {name}" for name, module in where.items())
     return "\n".join(
         ['"""All names of iosim, for type checkers. tests/house/test_typed.py writes it."""', "", *lines, ""]
