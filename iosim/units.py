@@ -250,8 +250,3 @@ def binary(size: int) -> str:
         if size >= factor:
             return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
     return f"{size} B"
-
-
-def decimal(size: int) -> str:
-    """Bytes in decimal units, as people print those of a whole step: `43.98 TB`."""
-    return format_rate(size).removesuffix("/s")

@@ -19,7 +19,7 @@ import numpy as np
 
 from iosim.core.problem import DENSE, Attention
 from iosim.core.tiling import Tiling
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.errors import IosimError
 from iosim.gpu import device
 from iosim.gpu.cuda.machine import generate

@@ -14,7 +14,7 @@ import numpy as np
 
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.errors import IosimError
 from iosim.gpu import device
 from iosim.gpu.cuda.machine import generate

@@ -13,7 +13,6 @@ from ..core.tiling import Tiling, read_tiles
 from ..counting.bounds import DOCS
 from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
-from ..counting.count import TILE_RULES
 from ..counting.floors import in_narrowest
 from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
@@ -22,6 +21,7 @@ from ..counting.notes import FOOTPRINT
 from ..counting.on_gpu import microseconds
 from ..counting.published import times_line
 from ..counting.result import in_microseconds
+from ..counting.run import TILE_RULES
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..core.problem import DENSE, Attention, narrowed, skips_tiles
-from ..counting.count import measure
+from ..counting.run import measure
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
 

@@ -18,20 +18,7 @@ from .names import takes_options
 from .notes import keys_notes
 from .published import Published, tiles_of_gpus
 from .report import Report
-from .run import TILE_RULES as TILE_RULES
-from .run import check_sizes as check_sizes
-from .run import choose_tiling as choose_tiling
-from .run import counted_tiling as counted_tiling
-from .run import limit_of as limit_of
-from .run import measure as measure
-from .run import needs_memory as needs_memory
-from .run import one_tiling as one_tiling
-from .run import rules_of as rules_of
-from .run import run as run
-from .run import total_of_ideal as total_of_ideal
-from .run import with_initial_writes as with_initial_writes
-from .run import with_plain_keys as with_plain_keys
-from .run import with_time as with_time
+from .run import needs_memory, rules_of, run
 from .sentence import room_of
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ from ..units import parse_bytes
 from .about_schedules import ABOUT, SMALL, TILES, Schedules, schedule_row, text_of
 from .asked import asked
 from .conditions import conditions
-from .count import one_tiling
 from .given import memory
 from .names import takes_options
+from .run import one_tiling
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions

@@ -15,10 +15,10 @@ from ..units import binary
 from .asked import asked, header
 from .columns import problem_columns, problem_row
 from .conditions import PAPER, Conditions
-from .count import TILE_RULES, rules_of, run
 from .given import without_memory
 from .passes import COMBINATIONS, UNFUSED, Combination, known_names
 from .result import RESULT, Result
+from .run import TILE_RULES, rules_of, run
 from .sentence import BASELINE
 
 if TYPE_CHECKING:

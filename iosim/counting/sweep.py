@@ -24,10 +24,9 @@ from ..schedules import SCHEDULES, Schedule, require
 from ..search.best import search
 from .bounds import APART, order_words
 from .columns import COLUMNS, DIVIDED, TIMED, types_of_count
-from .count import measure, run, with_plain_keys
 from .floor_arrays import ONE_BY_ONE, floor_words, one_by_one
 from .result import RESULT, Result, more_sizes
-from .run import named_tiles
+from .run import measure, named_tiles, run, with_plain_keys
 from .sweep_axes import Runs, Sweep
 
 if TYPE_CHECKING:

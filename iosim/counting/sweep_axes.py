@@ -22,8 +22,9 @@ from ..schedules import Schedule, find, find_all
 from ..units import dtype_bytes, parse_axis, parse_bytes, parse_count, type_name
 from .columns import COLUMNS, TIMED, every_column, more_columns
 from .conditions import check_registers, conditions
-from .count import check_sizes, default_schedules, needs_memory, rules_of
+from .count import default_schedules
 from .given import Fields, Given
+from .run import check_sizes, needs_memory, rules_of
 
 if TYPE_CHECKING:
     from ..core.mask_types import Mask

@@ -10,8 +10,9 @@ from ..answer import Pieces, Row, Table, numbered
 from ..core.problem import Attention
 from ..core.tiling import parse_tiles
 from ..counting.asked import asked
-from ..counting.count import default_schedules, one_tiling
+from ..counting.count import default_schedules
 from ..counting.names import takes_options
+from ..counting.run import one_tiling
 from ..masks import parse_mask
 from ..masks.dropout import parse_dropout
 from ..schedules import find_all

@@ -12,10 +12,10 @@ from ..core.problem import DENSE, skips_tiles
 from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
-from ..counting.count import counted_tiling
 from ..counting.published import published_line
 from ..counting.report import Report
 from ..counting.result import Result
+from ..counting.run import counted_tiling
 from ..drawing.chart import Chart, size
 from ..drawing.chart_svg import WIDTH, chart_svg
 from ..drawing.colours import ink_on, tensor_colours

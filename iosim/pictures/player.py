@@ -19,8 +19,8 @@ from ..core.machine import Machine
 from ..core.problem import DENSE, Attention, narrowed
 from ..core.text_lines import box, lines_now
 from ..core.tiling import Tiling
-from ..counting.count import counted_tiling
 from ..counting.report import Report
+from ..counting.run import counted_tiling
 from ..counting.sentence import winners
 from ..drawing.colours import ink_on, tensor_colours
 from ..drawing.player import Frame, Played, section_of, small_mask

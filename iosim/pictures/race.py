@@ -10,7 +10,7 @@ from ..core.event_count import check_length, count_events
 from ..core.machine import Machine
 from ..core.tiling import Rule, Tiling
 from ..counting import asked as question
-from ..counting.count import one_tiling
+from ..counting.run import one_tiling
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.colours import GREY, INK, tensor_colours
 from ..drawing.picture import Picture

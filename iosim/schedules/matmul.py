@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import DENSE, Tensor, narrowed
 from ..core.tiling import Tiling
-from ..oracles.matmul_softmax_linear import matrix_product, two_matrices
+from ..oracles.matmul_softmax import matrix_product, two_matrices
 from ..steps.softmax import accumulate, zeros
 from .registry import Schedule, register
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..oracles.matmul_softmax_linear import score_matrix, softmax_of_rows
+from ..oracles.matmul_softmax import score_matrix, softmax_of_rows
 from ..steps.passes import add_maximum, add_maximum_and_sum, add_sum, exponentials
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, scores, zeros
 from .registry import Schedule, register

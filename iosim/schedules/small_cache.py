@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..core.problem import narrowed
 from ..core.tiling import Tiling
 from ..masks.reach import seen
-from ..oracles.matmul_softmax_linear import unit_inputs
+from ..oracles.matmul_softmax import unit_inputs
 from ..steps.passes import Number, add_scores, scale
 from ..steps.softmax import accumulate, hide, minus_infinity, normalise, online_softmax, scores, zeros
 from .online_softmax import softmax_2pass

@@ -14,9 +14,9 @@ from ..core.tiling import Tiling, read_tiles, tiles_text
 from ..core.watchers import Trace
 from ..counting.asked import asked
 from ..counting.conditions import conditions
-from ..counting.count import one_tiling
 from ..counting.given import memory
 from ..counting.names import takes_options
+from ..counting.run import one_tiling
 from ..errors import InputError
 from ..event_file import BATCH, EVENTS, event_format, write_events
 from ..masks import parse_mask

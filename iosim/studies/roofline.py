@@ -18,13 +18,14 @@ from ..core.tiling import read_tiles
 from ..counting.asked import asked, divided_text, size_line
 from ..counting.columns import problem_row
 from ..counting.conditions import Conditions, conditions
-from ..counting.count import asked_or_usual, count_published, counted_tiling, rules_of, run, with_time
+from ..counting.count import asked_or_usual, count_published
 from ..counting.names import takes_options
 from ..counting.notes import notes_on_tiles
 from ..counting.on_gpu import seconds
 from ..counting.published import published_line
 from ..counting.report import Report
 from ..counting.result import Result, tiles_cell
+from ..counting.run import counted_tiling, rules_of, run, with_time
 from ..counting.sentence import lead_lines, reason_lines, winners
 from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load

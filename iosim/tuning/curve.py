@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from ..core.arrays import last_true
 from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
-from ..counting.count import measure
+from ..counting.run import measure
 from ..errors import InputError
 from ..schedules import Schedule
 from ..search.best import candidates, cheaper, footprint, inner_matters, integers, kept, one_by_one, pairs_depend

@@ -11,12 +11,12 @@ from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, of_all_schedules
 from ..counting.conditions import conditions
-from ..counting.count import counted_tiling, run
 from ..counting.given import memory
 from ..counting.names import takes_options
 from ..counting.on_gpu import in_order_of_time, seconds
 from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, packs_one, tiles_of_gpus
 from ..counting.result import Result
+from ..counting.run import counted_tiling, run
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask

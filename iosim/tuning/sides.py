@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..answer import Column, Columns, Row, Table
 from ..core.tiling import Tiling, paper_tiles, read_tiles, tiles_text
-from ..counting.count import measure
+from ..counting.run import measure
 from ..errors import InputError
 from ..schedules import Schedule, find
 from ..search.best import best_tiles, footprint, sizes_by_passes

@@ -12,7 +12,8 @@ from iosim.core.placement import MOST_NAMES, Change, Launch, Placing, Resident
 from iosim.core.placement import placed as footprint_of
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
-from iosim.counting.count import count, measure
+from iosim.counting.count import count
+from iosim.counting.run import measure
 from iosim.errors import InputError
 from iosim.schedules import SCHEDULES, find
 from iosim.search.best import best_tiles, footprint

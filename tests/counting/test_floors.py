@@ -16,9 +16,10 @@ from test_golden import NAMES as GOLDEN_NAMES
 import iosim
 from iosim import SCHEDULES, Attention, Tiling, floor
 from iosim.counting import floors, forms
-from iosim.counting.count import count, measure
+from iosim.counting.count import count
 from iosim.counting.floor_arrays import floor_words
 from iosim.counting.floors import backward_floor, forward_floor
+from iosim.counting.run import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.masks.visible import Visible

@@ -8,8 +8,8 @@ import pytest
 
 from iosim import Attention, Tiling, count
 from iosim.counting.bounds import floor_of
-from iosim.counting.count import measure
 from iosim.counting.full_card import full_card_floor
+from iosim.counting.run import measure
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find

@@ -7,7 +7,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.core.problem import skips_tiles
-from iosim.counting.count import choose_tiling, measure, rules_of
+from iosim.counting.run import choose_tiling, measure, rules_of
 from iosim.counting.schedule_text import box_text, letters_of, product_text, sizes_of, text_lines
 from iosim.schedules.registry import Schedule
 from iosim.steps.softmax import zeros

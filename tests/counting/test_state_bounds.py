@@ -6,7 +6,7 @@ import pytest
 
 import iosim
 from iosim import SCHEDULES, Attention, Tiling
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.counting.state_bounds import compulsory, products, state_floor
 from iosim.counting.state_floors import compulsory_words, product_words
 from iosim.counting.state_heads import problem_of

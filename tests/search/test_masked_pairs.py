@@ -7,7 +7,7 @@ import pytest
 from random_masks import random_mask
 
 from iosim import SCHEDULES, Attention, Tiling
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.masks import parse_mask
 from iosim.masks.reach import needed, reaches_of_sizes
 from iosim.search import best as best_module

@@ -8,7 +8,7 @@ import pytest
 
 from iosim import SCHEDULES, Attention, Capacity, Machine, Tiling, Trace, Traffic, event_file
 from iosim.core.event_count import count_events
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.studies import events as studied

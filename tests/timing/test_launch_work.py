@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from iosim import SCHEDULES, Attention, Machine, Tiling
 from iosim.core.folded import Folded
 from iosim.core.problem import skips_tiles
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.masks import parse_mask
 from iosim.schedules import CORE
 from iosim.steps import backward, passes, softmax, state

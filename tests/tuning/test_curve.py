@@ -10,7 +10,7 @@ from paths import DATA
 
 from iosim import SCHEDULES, Attention, Schedule, Tiling, count, floor
 from iosim.core.problem import TENSORS, skips_tiles
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.search import best as best_module

@@ -14,7 +14,7 @@ import iosim as package
 from iosim import Attention, count, curve, over_N, tune
 from iosim.core.tiling import Tiling
 from iosim.counting.bounds import floor_of
-from iosim.counting.count import choose_tiling, measure
+from iosim.counting.run import choose_tiling, measure
 from iosim.errors import InputError
 from iosim.masks import parse_mask
 from iosim.tuning.every_M import Gap, answer_lines, ends_of_steps, worst

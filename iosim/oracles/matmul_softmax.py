@@ -1,4 +1,4 @@
-"""Inputs and float64 references for matrix products, softmax alone and linear attention. They use no tile step.
+"""Inputs and float64 references for matrix products and softmax alone. They use no tile step.
 
 NumPy is loaded inside, so that a schedule can name its oracle without it.
 """
@@ -52,15 +52,3 @@ def softmax_of_rows(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
             keys = np.flatnonzero(seen[x])
             out[x, keys] = 1 / np.exp(row[None, keys] - row[keys, None]).sum(axis=1)
     return {"P": out}
-
-
-def linear_attention(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """O from the N x Nk weights phi(q) . phi(k) >= 0 of the visible pairs, each row divided by its sum."""
-    import numpy as np
-
-    q, k, v = (np.asarray(hbm[name], np.float64) for name in "QKV")
-    phi = [np.where(x > 0, 1 + x, np.exp(np.where(x > 0, 0, x))) for x in (q, k)]
-    weights = np.einsum("nd,kd->nk", *phi)
-    if visible is not None:
-        weights = np.where(visible, weights, 0)
-    return {"O": weights @ v / weights.sum(axis=1, keepdims=True)}
