@@ -6,17 +6,16 @@ and name every fault at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from inspect import signature
 from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import click
 
-from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES, flag
+from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
 from ..core.options import VARIANTS as VARIANT_ROWS
 from ..counting.given import Asked, Choice, Fields, Given
-from ..errors import InputError
 from ..options import (
     ANSWER,
     CHOICE,
@@ -425,20 +424,3 @@ AXES = (
 """Parameters with several values, where a command counts a whole grid. So do options that schedules declare."""
 PLACES = ("M", "hardware")
 """Parameters with several values, where a command answers for one problem after the other."""
-
-
-def alone(asked: Asked, allowed: Collection[str] = ()) -> None:
-    """Raise InputError for an option of a problem or a schedule beside --trace, except those that are allowed."""
-    choice = asked.choice
-    beside = {
-        **asked.given,
-        "tiles": choice.tiles,
-        "tile_multiple": choice.tile_multiple,
-        "schedule": choice.schedules,
-        "M": choice.M,
-        "hardware": choice.hardware,
-        "paper_model": choice.paper_model,
-    }
-    for option in [flag(name) for name, value in beside.items() if value]:
-        if option not in allowed:
-            raise InputError("--trace", option, "a file alone: it has the loads and stores already", "leave one out")

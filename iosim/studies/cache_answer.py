@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Unpack, cast
 import numpy as np
 
 from ..answer import Column, Row, Table, columns_of, in_order
+from ..core.options import flag
 from ..core.problem import Attention
 from ..core.tiling import read_tiles
 from ..counting.asked import asked
@@ -253,15 +254,10 @@ def cache(
     Raises InputError for whatever is not allowed.
     """
     if trace is not None:
-        problem: dict[str, object] = {"N": N, "d": d, "tiles": tiles, "tile_multiple": tile_multiple}
-        problem |= {
-            "paper_model": paper_model,
-            "schedule": schedule,
-            **options,
-            "mask": mask if mask != "dense" else "",
-        }
-        check_file_alone(problem)
-        word_bytes = dtype_bytes(str(problem.get("dtype") or "fp16"))
+        own = {"N": N, "d": d, **{name: value for name, value in options.items() if name != "dtype"}}
+        own |= {"tiles": tiles, "tile_multiple": tile_multiple, "paper_model": paper_model}
+        check_file_alone({**own, "mask": mask != "dense", "schedule": schedule != USUAL_SCHEDULE})
+        word_bytes = dtype_bytes(options.get("dtype", "fp16"))
         caches = caches_of(sizes_of(M, hardware, word_bytes), word_bytes, granularity, line, policy, curve, tensors)
         return cache_of_file(fspath(trace), word_bytes, caches)
     if N is None or d is None:
@@ -275,11 +271,13 @@ def cache(
     return cache_of(p, find(schedule), rule, one, caches, under)
 
 
-def check_file_alone(problem: Mapping[str, object]) -> None:
-    """Raise InputError for options of a problem beside a file of events, except dtype."""
-    beside = [name for name, value in problem.items() if value and value != USUAL_SCHEDULE and name != "dtype"]
-    if beside:
-        raise InputError("trace", beside[0], "a file alone: it has the loads and stores already", "leave one out")
+def check_file_alone(beside: Mapping[str, object]) -> None:
+    """Raise InputError for an option of a problem or a schedule, by its name, beside a file of events."""
+    for name, value in beside.items():
+        if value:
+            raise InputError(
+                "--trace", flag(name), "a file alone: it has the loads and stores already", "leave one out"
+            )
 
 
 def sizes_of(M: int | str | Sequence[int | str] | None, hardware: str | None, word_bytes: int) -> Sequence[int]:

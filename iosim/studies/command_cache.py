@@ -8,7 +8,6 @@ from ..commands.answer import Output, answer_all
 from ..commands.command import M, Need, named_command
 from ..commands.options import (
     PLACES,
-    alone,
     gathered,
     memory_options,
     multiple_option,
@@ -21,7 +20,7 @@ from ..commands.options import (
     tiles_option,
     variant_options,
 )
-from ..counting.given import Asked
+from ..counting.given import Asked, Fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,11 +84,13 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
     from ..progress import under_way
     from ..schedules import find_all
     from ..units import dtype_bytes, parse_bytes
-    from .cache_answer import cache_of, cache_of_file, sizes_of
+    from .cache_answer import cache_of, cache_of_file, check_file_alone, sizes_of
 
     choice = asked.choice
     if trace is not None:
-        alone(asked, ("--dtype", "--M", "--hardware"))
+        beside: Fields = {name: value for name, value in asked.given.items() if name != "dtype"}
+        beside |= choice._replace(M=None, hardware=None)._asdict()
+        check_file_alone({**beside, "schedule": beside.pop("schedules")})
         word = dtype_bytes(str(asked.given.get("dtype") or "fp16"))
         caches = simulated.caches(sizes_of(choice.M, choice.hardware, word), word)
         with under_way() as tell:

@@ -307,11 +307,9 @@ def test_a_file_from_python(iosim, ask, tmp_path):
     iosim("trace", "--N", 64, "--d", 16, "--tiles", "16x16", "--schedule", "flash1", "-o", file)
     found = package.cache(trace=file, M=["1KB", 4096], dtype="fp32")
     assert found.to_dict()["results"] == ask("cache", "--trace", file, "--M", "1KB,4KB", "--dtype", "fp32")["results"]
-    for name, value in {"schedule": "flash2", "tile_multiple": 16, "paper_model": True}.items():
-        with pytest.raises(package.InputError, match=f"trace: found {name!r}; allowed: a file alone"):
+    for name, value in {"schedule": "flash2", "tile_multiple": 16, "paper_model": True, "N": 64}.items():
+        with pytest.raises(package.InputError, match=f"--trace: found '--{name.replace('_', '-')}'; allowed: a file"):
             package.cache(trace=file, M="4KB", **{name: value})
-    with pytest.raises(package.InputError, match="trace: found 'N'; allowed: a file alone"):
-        package.cache(64, trace=file, M="1KB")
     with pytest.raises(package.InputError, match="N and d: found 'nothing'; allowed: a number for each; or trace=FILE"):
         package.cache(M="1KB")
 
