@@ -89,8 +89,8 @@ def command(asked: Asked, simulated: Simulated, trace: str | None, output: Outpu
     choice = asked.choice
     if trace is not None:
         beside: Fields = {name: value for name, value in asked.given.items() if name != "dtype"}
-        beside |= choice._replace(M=None, hardware=None)._asdict()
-        check_file_alone({**beside, "schedule": beside.pop("schedules")})
+        beside |= choice._replace(M=None, hardware=None, schedules=())._asdict()
+        check_file_alone({**beside, "schedule": choice.schedules})
         word = dtype_bytes(str(asked.given.get("dtype") or "fp16"))
         caches = simulated.caches(sizes_of(choice.M, choice.hardware, word), word)
         with under_way() as tell:
