@@ -15,7 +15,6 @@ from paths import ROOT, VALIDATION
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
 from iosim.counting.floors import floor
-from iosim.counting.run import measure
 from iosim.errors import MissingError
 from iosim.gpu.cuda.sectors import partial_sectors
 from iosim.gpu.jobs import ScheduleJob, key_of, runner
