@@ -256,7 +256,7 @@ def cache(
     if trace is not None:
         own = {"N": N, "d": d, **{name: value for name, value in options.items() if name != "dtype"}}
         own |= {"tiles": tiles, "tile_multiple": tile_multiple, "paper_model": paper_model}
-        check_file_alone({**own, "mask": mask != "dense", "schedule": schedule != USUAL_SCHEDULE})
+        check_file_alone({**own, "mask": mask != "dense", "schedule": schedule})
         word_bytes = dtype_bytes(options.get("dtype", "fp16"))
         caches = caches_of(sizes_of(M, hardware, word_bytes), word_bytes, granularity, line, policy, curve, tensors)
         return cache_of_file(fspath(trace), word_bytes, caches)
