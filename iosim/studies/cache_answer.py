@@ -274,7 +274,7 @@ def cache(
 def check_file_alone(beside: Mapping[str, object]) -> None:
     """Raise InputError for an option of a problem or a schedule, by its name, beside a file of events."""
     for name, value in beside.items():
-        if value:
+        if value and value != USUAL_SCHEDULE:
             raise InputError(
                 "--trace", flag(name), "a file alone: it has the loads and stores already", "leave one out"
             )
