@@ -17,8 +17,8 @@ from ..errors import InputError
 from ..hardware import Hardware, load
 from ..occupancy import blocks_on
 from ..units import binary, format_bytes
-from .least import least_time, total, work_of_programs
-from .notes import outside, split_loads, unplaced
+from .least import least_time, read_once, total, work_of_programs
+from .notes import narrow_products, outside, split_loads, unplaced
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
 from .read.kernel import Configuration, Kernel, KernelLaunch
@@ -331,7 +331,9 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         ],
     )
     if answer.resources is not None:
-        answer.warnings.extend(split_loads(answer.resources.load_widths, answer.resources.wide, made.scalars))
+        own, unit = answer.resources, None if chip is None else chip.matrix_unit
+        answer.warnings.extend(split_loads(own.load_widths, own.wide, made.scalars))
+        answer.warnings.extend(narrow_products(own.product_reads, read_once(made.code, chip), unit))
     return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 
 

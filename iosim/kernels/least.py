@@ -39,6 +39,11 @@ def work_of_programs(
     return found
 
 
+def read_once(code: Code, chip: Hardware | None) -> int:
+    """The bytes that products read from shared memory if each runs once."""
+    return sum(work.smem_read_bytes for parts in Arithmetic(code, chip).found.values() for work in parts)
+
+
 def total(each: Integers) -> int:
     """The sum over all programs."""
     return int(each.sum())

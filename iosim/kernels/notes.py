@@ -94,6 +94,15 @@ def unplaced(reasons: Mapping[tuple[str, ...], InputError], ways: Mapping[str, M
     return found
 
 
+def narrow_products(reads: Mapping[str, int], counted: int, unit: str | None) -> list[str]:
+    """A note if products are compiled to mma.sync on a GPU with wgmma; else nothing. `reads` are the bytes from shared
+    memory of one run of each instruction, `counted` those of each product."""
+    if unit != "wgmma" or "wgmma" in reads or reads.get("ldmatrix", 0) <= counted or not counted:
+        return []
+    more = f"one run of each reads up to {reads['ldmatrix']:,} B from shared memory, where {counted:,} B are counted"
+    return [f"products are compiled to mma.sync, not to wgmma, which takes 64 rows and 4 warps: {more}"]
+
+
 def split_loads(
     widths: Mapping[int, int], wide: Mapping[int, tuple[int, int]], scalars: Mapping[str, int]
 ) -> list[str]:

@@ -9,7 +9,7 @@ from paths import DOCS, ROOT, TESTS
 from iosim.core.problem import Attention
 from iosim.core.tiling import parse_tiles
 from iosim.hardware import load
-from iosim.kernels.least import least_time, turns
+from iosim.kernels.least import least_time, read_once, turns
 from iosim.kernels.walk.code import Block, Code, Operation, Type
 from iosim.kernels.walk.work import Arithmetic
 from iosim.kernels.ways import Way
@@ -45,8 +45,10 @@ def test_shared_memory_reads_are_those_of_the_rule_and_no_kernel_was_faster(tile
     assert found.at_least_seconds == pytest.approx(bound.seconds) and found.bound.binds == bound.binds
     assert found.at_least_seconds * 1e6 < float(row["microseconds"])
     words, seen = f"{found.bound.work.smem_read_bytes // 4:,}", f"{int(row['counter_words']):,}"
-    times = f"{found.at_least_seconds * 1e6:,.0f} | {row['microseconds']} | {found.bound.binds}"
-    assert f"| {tiles} | {row['warps']} | {words} | {seen} | {times} |" in (DOCS / "explain.md").read_text()
+    times = f" | {found.bound.binds} | {found.at_least_seconds * 1e6:,.0f} | {row['microseconds']} |"
+    page = (DOCS / "tiles.md").read_text().splitlines()
+    assert any(line.startswith(f"| 128 | {tiles} | {words} | {seen} |") and line.endswith(times) for line in page)
+    assert "tiles.md#what-matrix-units-read" in (DOCS / "explain.md").read_text()
 
 
 @pytest.mark.needs("triton")
@@ -76,6 +78,49 @@ def test_mma_sync_reads_the_second_factor_for_each_warp_and_the_first_once():
     warps, turn = 2, 2 * 32 * 128  # of 32 rows each: K and V
     assert found.smem_read_bytes == 2 * 2 * 4 * (64 * 128 + 8 * warps * turn)
     assert found.smem_write_bytes == 2 * 2 * 4 * (64 * 128 + 8 * turn)
+
+
+def compiled(kernel, target, warps, **values):
+    from iosim.kernels.read.compile import Compilation
+    from iosim.kernels.read.kernel_file import kernel_of
+
+    return Compilation(kernel_of(KERNELS, kernel), values, target, warps, 3)
+
+
+def with_products(kernel, rows, columns):
+    """A kernel with products: attention, or one product of matrices."""
+    from iosim.kernels.read.arguments import tensor
+
+    if kernel == "attend":
+        own = {"scale": 0.1, "n": 512, "D": 64, "BR": rows, "BC": columns}
+        return {**dict.fromkeys("QKVO", tensor("fp16", (2, 512, 64))), **own}
+    own = {"M": 1024, "N": 1024, "K": 1024, "BM": rows, "BN": columns, "BK": 32, "GROUP": 1}
+    return {**dict.fromkeys("ABC", tensor("fp16", (1024, 1024))), **own}
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize("kernel", ["attend", "matmul"])
+@pytest.mark.parametrize("rows, columns, warps", [(128, 64, 8), (64, 128, 4), (128, 128, 4), (256, 64, 8), (64, 32, 4)])
+def test_compiled_instructions_read_what_the_rule_counts(kernel, rows, columns, warps):
+    """Of wgmma to the byte, once each. A warp of mma.sync holds 32 rows at most: none reads less than is counted."""
+    values = with_products(kernel, rows, columns)
+    made = compiled(kernel, "sm_90", warps, **values)
+    assert made.resources.product_reads["wgmma"] == read_once(made.code, load("h100"))
+    older = compiled(kernel, "sm_80", warps, **values)
+    assert older.resources.product_reads.keys() == {"ldmatrix"}
+    assert older.resources.product_reads["ldmatrix"] >= read_once(older.code, load("a100-80gb"))
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize("rows, warps, said", [(32, 4, True), (64, 2, True), (64, 4, False)])
+def test_a_kernel_without_wgmma_is_said_to_have_none(rows, warps, said):
+    from iosim.kernels.explain import explain
+    from iosim.kernels.read.kernel_file import kernel_of
+
+    values = with_products("attend", rows, 64)
+    found = explain(kernel_of(KERNELS, "attend"), (512 // rows, 2), num_warps=warps, hardware="h100", **values)
+    notes = [note for note in found.warnings if "compiled to mma.sync, not to wgmma" in note]
+    assert len(notes) == said and found.hardware.matrix_unit == "wgmma"
 
 
 def product(number, first, second, sizes, element="f16"):

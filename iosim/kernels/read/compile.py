@@ -41,6 +41,10 @@ COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+
 LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?order = \[([\d, ]+)\]")
 LOADED = re.compile(r"(?:tensor<([\dx]+)x|: )!tt\.ptr<(\w+)[^>]*>(?:, (#[\w.]+))?")
 TABLE = "__cudart_i2opi_f"  # its single words are loaded by a sine or a cosine
+WGMMA = re.compile(r"\bwgmma\.mma_async\.\S*?\.m(\d+)n(\d+)k(\d+)\.\w+\.(\w+)\.\w+\s+\{[^}]*\},\s*(\{?)")
+LDMATRIX = re.compile(r"\bldmatrix\.sync\.aligned\.m8n8\.x(\d)")
+MATRIX_BYTES = 128  # of the 8 x 8 words of 16 bits that one ldmatrix reads for each of its x1, x2, x4
+FACTOR_BYTES = {"f16": 2, "bf16": 2, "tf32": 4}  # of a word of a factor; of 8 bits in other types of wgmma
 USED = re.compile(r"REG:(\d+) STACK:(\d+)")
 
 
@@ -58,6 +62,8 @@ class Resources:
     """Load instructions by the bytes that a thread loads at a time."""
     wide: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """{bytes of a word: (least, most) bytes side by side of a thread, in the layouts of the loads}."""
+    product_reads: Mapping[str, int] = field(default_factory=dict)
+    """{instruction: bytes that one run of each such instruction reads from shared memory}: see `product_reads`."""
 
 
 class Compilation:
@@ -178,7 +184,8 @@ class Compilation:
         wide = side_by_side(compiled.asm["ttgir"])
         if TABLE in ptx and 4 in wide:
             wide[4] = 4, wide[4][1]
-        return Resources(compiled.metadata.shared, registers, stack, warps, load_widths(ptx), wide)
+        reads = product_reads(ptx, warps)
+        return Resources(compiled.metadata.shared, registers, stack, warps, load_widths(ptx), wide, reads)
 
 
 def expanded(names: Sequence[str], descriptors: Mapping[str, Descriptor], types: Sequence[Type]) -> Iterator[str]:
@@ -264,6 +271,22 @@ def load_widths(ptx: str) -> dict[int, int]:
     """{bytes that a thread loads at a time: load instructions} of a kernel's PTX, asynchronous copies included."""
     widths = [int(parts or 1) * int(bits) // 8 for parts, bits in LOAD.findall(ptx)]
     return dict(Counter([*widths, *(int(size, 0) for size in COPY.findall(ptx))]))
+
+
+def product_reads(ptx: str, warps: int) -> dict[str, int]:
+    """{`wgmma` or `ldmatrix`: bytes that all warps read from shared memory if each such instruction of PTX runs once}.
+
+    Four warps together take a wgmma, whose first factor may be in registers; `ldmatrix` brings factors of mma.sync.
+    """
+    words = [
+        (int(n) * int(k) + (0 if registers else int(m) * int(k))) * FACTOR_BYTES.get(type, 1)
+        for m, n, k, type, registers in WGMMA.findall(ptx)
+    ]
+    found = {
+        "wgmma": sum(words) * (warps // 4),
+        "ldmatrix": sum(map(int, LDMATRIX.findall(ptx))) * MATRIX_BYTES * warps,
+    }
+    return {name: size for name, size in found.items() if size}
 
 
 @contextmanager
