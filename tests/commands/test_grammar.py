@@ -155,13 +155,6 @@ def test_values_have_a_width_of_their_own(iosim):
     assert "dv" not in rows_of(iosim("count", *PROBLEM, *M, "--csv"))[0], "rows of d = dv have the columns they had"
 
 
-def test_the_last_of_two_values_counts_and_a_note_says_so(iosim):
-    twice = iosim("count", "--N", 32, *PROBLEM, *M)
-    assert twice.exit_code == 0 and twice.stdout == iosim("count", *PROBLEM, *M).stdout
-    assert twice.stderr == "note: --N takes one value: 64 counts, and 32 does not\n"
-    assert iosim("count", "--N", 64, *PROBLEM, *M).stderr == "", "the same value twice changes nothing"
-
-
 TEXT = """
 import iosim
 
@@ -191,16 +184,6 @@ def test_load_stands_before_or_after_the_command(tmp_path, iosim):
     assert iosim("count", *PROBLEM, *M, "--load", tmp_path / "none.py").exit_code == 2
 
 
-def test_notes_that_differ_only_in_numbers_are_said_once(iosim):
-    """The tiles of three sizes are of no use to tensor cores; two GPUs have one note on what they imply."""
-    line = ("tune", "--N", 2048, "--d", 64, "--schedule", "flash2")
-    (one,) = iosim(*line, "--M", "40KB").stderr.splitlines()
-    (several,) = iosim(*line, "--M", "40KB,100KB,50KB").stderr.splitlines()
-    assert several == one + " (and 2 more like this)"
-    (implied,) = iosim(*line, "--hardware", "h100,h200", "--heads", 132).stderr.splitlines()
-    assert implied.startswith("note: --hardware implies fp32 accumulators and") and "more like" not in implied
-
-
 # ---------------------------------------------------------------- faults, and the help
 
 
@@ -222,17 +205,6 @@ def test_what_is_missing_is_one_message_with_an_example_that_runs(name, iosim):
         assert iosim(
             *shlex.split(example[1]), *(["--dry-run"] if has_rows(name) and takes("--dry-run")(name) else [])
         ).exit_code in (0, 1)
-
-
-def test_a_misspelt_command_before_options_gets_its_own_hint(iosim):
-    message = faults(iosim("counts", "--N", 8))
-    assert message.startswith("Error: command: found 'counts'; did you mean 'count'? allowed: ")
-    assert message.rstrip().endswith(", ".join(sorted(COMMANDS)))
-
-
-def test_the_hint_about_what_is_missing_keeps_what_was_given(iosim):
-    message = faults(iosim("count", "--mask", "causal&window:7"))
-    assert message.endswith("; as in iosim count --N 8192 --d 128 --M 100KB --mask 'causal&window:7'\n")
 
 
 BAD = {"--N": "0", "--d": "x", "--Nk": "-1", "--dv": "1.5", "--batch": "", "--heads": "9e9", "--dtype": "int4", "--acc-dtype": "hlaf", "--mask": "window",

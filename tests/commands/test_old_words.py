@@ -38,9 +38,3 @@ def test_an_old_word_says_the_line_of_today(before, iosim, tmp_path, monkeypatch
 
 def test_every_old_word_is_tried_and_is_no_command():
     assert {line.split()[0] for line in LINES} == {*OLD} and not {*OLD} & {*all_commands()}
-
-
-def test_a_word_that_nothing_asks_for_any_more_says_why(iosim):
-    said = iosim("calibrate", "-o", "h200.toml")
-    why = "times are bounds now, of data-sheet rates (iosim roofline, iosim verify)"
-    assert (said.exit_code, said.stdout, said.stderr) == (2, "", f"Error: iosim calibrate is gone: {why}\n")

@@ -129,13 +129,6 @@ def test_without_M_nothing_is_called_counted(ask):
     assert (one["words"], one["kind"], one["condition"]) == (None, SEARCHED, "all schedules and tiles, with --M")
 
 
-def test_under_a_mask_nothing_is_said_of_dense_attention(iosim):
-    line = ("bounds", "--N", 8192, "--d", 128, "--M", "300KB")
-    assert "comes near it" in iosim(*line).stdout
-    masked = iosim(*line, "--causal").stdout
-    assert "without a mask" not in masked and "no schedule is known to reach it under a mask" in masked
-
-
 def test_bounds_under_a_mask_of_tiles_has_the_least_of_what_was_counted(ask):
     one = attainable(ask("bounds", "--N", 256, "--d", 16, "--M", "8KB", "--mask", "window:2b"))
     assert one["kind"] == COUNTED and one["words"] > 0
@@ -164,12 +157,6 @@ def test_detail_in_csv(iosim):
         for kind in ("tensor", "launch"):
             assert sum(int(row["reads"]) for row in here if row["part"].startswith(kind)) == total
         assert all(row["N"] == "64" and row["Br"] for row in here)
-
-
-def test_a_floor_of_scaled_keys_says_that_scales_are_not_in_it(iosim):
-    args = ("bounds", "--N", 512, "--d", 64, "--kv-dtype", "fp8")
-    assert "no bound counts the scales" in iosim(*args, "--kv-scales", 16).stderr
-    assert iosim(*args).stderr == ""
 
 
 @pytest.mark.parametrize("options, words", [

@@ -91,12 +91,6 @@ def test_the_command_has_words_beside_the_lines(iosim, ask):
     }  # fmt: skip
 
 
-def test_without_sizes_lines_have_formulas(iosim):
-    text = iosim("schedules", "flash1").stdout
-    assert 'chip.store(m, "m", i)                              write m: N Tc |' in text and "Dao et al" in text
-    assert "K/V outer: O, l, m go" in text and '"""' not in text, "no docstring"
-
-
 def test_a_mask_that_is_skipped_takes_words_away(ask):
     """causal, 4 x 4 tiles of 16: K and V are read for 10 tiles, not 16."""
     sizes = ("--N", 64, "--d", 8, "--tiles", "16x16", "--causal")

@@ -81,21 +81,3 @@ def test_commands_say_it(command, ask, iosim):
     found = iosim(*args)
     assert f"note: {note}\n" in found.stderr and "note:" not in found.stdout and "without --visit-all" in note
     assert ask(*(x for x in args if x != "--visit-all"))["notes"] == []
-
-
-def test_a_sweep_says_it_of_each_mask(iosim):
-    found = iosim(
-        "sweep",
-        "--N",
-        64,
-        "--d",
-        8,
-        "--M",
-        "4KB",
-        "--mask",
-        "causal;dense;window:3",
-        "--schedule",
-        "flash2",
-        "--visit-all",
-    )
-    assert found.stderr.count("note: flash2 skips nothing under mask") == 2 and "note" not in found.stdout

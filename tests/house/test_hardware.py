@@ -132,13 +132,6 @@ def test_registers_do_not_change_what_a_preset_counts(ask):
     assert preset == plain and preset[0]["register_peak_bytes"] == 0
 
 
-def test_more_registers_than_a_preset_has_are_refused(iosim):
-    line = ("count", "--N", 2048, "--d", 64, "--hardware", "h100,mi300x", "--registers")
-    assert iosim(*line, "64K").exit_code == 0
-    done = iosim(*line, "65K")
-    assert done.exit_code == 2 and "at most 256KB, the registers of an SM of H100" in done.stderr
-
-
 def test_numbers_that_no_vendor_states_are_marked():
     """Blackwell's data sheets say neither how many SMs there are nor the size of the L2; the H20 has none."""
     marked = {name: {row["key"] for row in hardware.numbers(name) if "NOT FROM THE VENDOR" in row["source"]}

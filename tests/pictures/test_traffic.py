@@ -265,14 +265,6 @@ def test_active_tiles_and_densities_are_those_of_the_shares():
         assert round(pairs) == row["visible_pairs"] and row["token_density"] == row["visible_pairs"] / 2000
 
 
-def test_options_with_no_part_in_a_mask_are_named(iosim):
-    line = ("plot", "--picture", "mask", "--mask", "window:64", "--N", 256)
-    assert iosim(*line, "--tiles", "16x16").stderr == ""
-    assert iosim(*line, "--hardware", "h100").stderr == "note: --hardware changes nothing in --picture mask\n"
-    two = iosim(*line, "--M", "100KB", "--schedule", "flash2").stderr
-    assert two == "note: --M and --schedule change nothing in --picture mask\n"
-
-
 def test_a_picture_sees_the_options_of_a_schedule():
     """Each option changes the words, so a picture that left it out would differ."""
     for name, options in (("split-kv", {"splits": "7"}), ("paged", {"page_size": "3"}), ("flash2", {"gqa": "pack"})):
@@ -284,12 +276,6 @@ def test_a_picture_sees_the_options_of_a_schedule():
 def test_a_picture_against_n_needs_no_sram():
     chart = traffic_chart({"N": "64,128", "d": "8"}, ("flash2",), "8x8")
     assert "M =" not in chart.title and [line.kind for line in chart.lines] == ["data", "floor"]
-
-
-@pytest.mark.parametrize("options, where", [({"splits": "0"}, "--splits"), ({"page_size": "x"}, "--page-size")])
-def test_bad_options_of_a_picture(options, where):
-    with pytest.raises(InputError, match=where):
-        traffic_chart({"N": "64,128", "d": "8", **options}, ("flash2",), "8x8")
 
 
 @pytest.mark.parametrize(

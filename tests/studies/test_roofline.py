@@ -95,14 +95,6 @@ def test_a_roofline_has_the_tiles_and_values_of_a_count(more):
     assert str(found).startswith(str(counted).split("\n")[0])
 
 
-def test_registers_and_stages_are_said(iosim):
-    line = ("--N", 512, "--d", 128, "--hardware", "h100", "--registers", "64K", "--stages", 2, "--schedule", "flash2")
-    out = iosim("roofline", *line, "--tiles", "128x176").stdout
-    assert "262,144 B (256 KiB) of registers for tiles, 2 stages in flight" in out and "register bytes" in out
-    refused = iosim("roofline", *line[:-4], "--registers", "1M")
-    assert refused.exit_code == 2 and "the registers of an SM of H100" in refused.stderr
-
-
 @pytest.mark.parametrize("text", [EXAMPLE, BARE])
 @pytest.mark.parametrize("dtype", ["fp16", "int8"])
 def test_a_chip_without_an_l2_or_peaks_has_answers(iosim, tmp_path, text, dtype):
@@ -164,12 +156,6 @@ def test_bytes_are_rate_times_time():
     work = roofline(hardware="h100", claim="815.86us", **SERVED).claim.work
     of_queries = 2 * 32 * 32 * 128 * 2
     assert work["memory"] - of_queries == 2**32 == pytest.approx(5.264e12 * 815.86e-6, rel=1e-4)
-
-
-def test_a_claim_decides_the_exit_code(iosim):
-    line = ("roofline", "--N", 8192, "--d", 128, "--heads", 32, "--hardware", "h100,b200", "--schedule", "flash2")
-    codes = [iosim(*line, "--claim", claim).exit_code for claim in ("2ms", "1ms", "400us")]
-    assert codes == [0, 1, 1], "one of two GPUs is enough"
 
 
 def test_a_time_between_the_bounds_is_possible_and_below_all_tiles():

@@ -34,9 +34,3 @@ def test_what_is_possible():
     assert not faster.possible and not any(one.startswith(("a ring", "states")) for one in faster.meanings)
     with pytest.raises(InputError, match="FLOPs depend on chunks"):
         iosim.roofline(4096, claim="3TFLOP/s", **STEP)
-
-
-def test_the_command_line(iosim):
-    line = ("--N", 4096, "--decode", "--rule", "gdn", "--d", 128, "--heads", 8, "--batch", 1024, "--hardware", "h200")
-    done = iosim("roofline", *line, "--schedule", "state-fused", "--claim", "215us")
-    assert done.exit_code == 1 and done.stdout.startswith("Impossible: 215us is less than the 225.5 us that HBM")

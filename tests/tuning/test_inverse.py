@@ -12,7 +12,6 @@ from paths import DOCS
 
 import iosim as package
 from iosim import Attention, floor, least_M, tune
-from iosim.errors import InputError
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.tuning.curve import step_at
@@ -152,22 +151,6 @@ def test_what_no_algorithm_can_do_is_said_so(ask):
     assert at["M_bytes"] and not at["impossible"]
 
 
-def test_what_these_schedules_cannot_do_is_no_proof(ask):
-    said = ask("tune", "--N", 64, "--d", 8, "--at-most", "4KiB", "--schedule", "standard")
-    assert said["M_bytes"] is None and not said["impossible"] and said["none_below_M_bytes"] > 1
-    assert (
-        "No schedule here moves at most 4,096 B (4 KiB), at any M: the least is 36,864 B (36 KiB), by standard."
-        in said["answer"]
-    )
-    assert said["answer"].endswith("the floor proves it.") and said["results"][0]["M_bytes"] is None
-
-
-def test_where_the_floor_meets_the_schedule_nothing_is_open():
-    """One word of each: an SRAM for them is all that is needed, and no floor excludes a smaller one."""
-    found = least_M(1, 1, at_most=8)
-    assert found.M_bytes and found.none_below is None and "No floor proves anything" in str(found)
-
-
 def test_the_sentences_on_a_factor(ask):
     said = ask("tune", "--N", 2048, "--d", 64, "--x-floor", "1.2")
     first = re.search(
@@ -186,12 +169,6 @@ def test_the_sentences_on_a_factor(ask):
         <= 1.2
         < tune(2048, 64, said["from_M_bytes"] - 1).winner.ratio_to_floor
     )
-
-
-def test_the_floor_of_a_factor_names_its_class(iosim):
-    line = ("tune", "--N", 64, "--d", 8, "--x-floor", 9)
-    assert "\nfloor: no algorithm for exact attention by standard products moves less\n" in iosim(*line).stdout
-    assert "no algorithm for exact gradients by standard" in iosim(*line, "--schedule", "flash2-bwd").stdout
 
 
 def test_a_csv_without_a_row_has_its_header(iosim):
@@ -259,15 +236,6 @@ def test_many_stretches_are_shown_in_part(N, d, iosim, ask):
     assert iosim(*line, "--csv").stdout.count("\n") == count + 1
 
 
-def test_bad_input_in_python():
-    with pytest.raises(
-        InputError, match="--at-most: found 'nothing'; allowed: a size as in 64MiB; or give --x-floor 1.2"
-    ):
-        least_M(64, 8)
-    with pytest.raises(InputError, match="one"):
-        least_M(64, 8, at_most=100, x_floor=2)
-
-
 def test_the_numbers_in_the_docs():
     _, goal, _, within, _ = re.split("<!-- (?:goal|within) -->", (DOCS / "tiles.md").read_text().replace(",", ""))
     most, factor = least_M(8192, 128, at_most="64MiB"), least_M(8192, 128, x_floor=1.2)
@@ -288,14 +256,3 @@ def test_an_sram_that_is_just_enough_is_enough():
         found = least_M(2048, 64, at_most=goal, hardware="h100")
         assert any(said in line for line in found.lines), found.lines
         assert found.to_dict()["hardware"]["fits"] == (goal == least)
-
-
-def test_a_mask_that_shows_nothing_has_no_floor():
-    found = least_M(64, 8, mask="~window:99", x_floor=1.5, schedules="flash2", hardware="h100")
-    assert "the floor is 0 words" in found.lines[0] and "has no floor above 0" in found.on_chip()[0]
-
-
-@pytest.mark.parametrize("factor", ["1e999999999", "1e-999999999", "1e400", "9" * 60, "0.5"])
-def test_factors_beyond_all_numbers_are_refused_at_once(factor):
-    with pytest.raises(InputError, match="a number from 1 to 1000000000000000"):
-        least_M(64, 8, x_floor=factor)

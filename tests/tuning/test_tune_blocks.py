@@ -14,7 +14,6 @@ from test_tune_space import allowed, problems, with_option
 
 from iosim import SCHEDULES, Attention, Machine, Tiling, Traffic
 from iosim.core.problem import DENSE
-from iosim.errors import InputError
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import Schedule
@@ -297,16 +296,6 @@ def test_the_curve_takes_it_too(iosim, ask):
     assert " --splits 10 " in iosim(*args).stdout and "least traffic with 10 blocks over " in iosim(*args).stdout
 
 
-def test_nothing_has_so_many_blocks(iosim, ask):
-    args = ["tune", "--N", 4, "--d", 8, "--M", "4KB", "--least-blocks", 1000]
-    assert ask(*args)["winner"] is None and "none that fits" in iosim(*args).stdout
-
-
-def test_bad_input_in_python():
-    with pytest.raises(InputError, match="--least-blocks"):
-        tune(64, 8, "4KB", least_blocks=0)
-
-
 def test_schedules_with_fewer_blocks_than_multiprocessors_are_left_out_on_a_gpu(ask, iosim):
     """No note asks for more blocks: best tiles have as many as multiprocessors where the problem allows, and schedules
     with fewer stand in no table unless all rows are asked for."""
@@ -319,14 +308,3 @@ def test_schedules_with_fewer_blocks_than_multiprocessors_are_left_out_on_a_gpu(
     assert said in text and said not in every
     for more in ((), ("--heads", 1), ("--paper-model",)):
         assert not any("--least-blocks" in note for note in ask(*line, *more)["notes"])
-
-
-@pytest.mark.parametrize("more", [(), ("--hardware", "h100"), ("--M", "100KB")], ids=str)
-def test_the_earlier_by_is_one_message(more, iosim):
-    """Whatever else stands in the line or lacks, it says what to do now."""
-    result = iosim("tune", "--N", 64, "--d", 8, "--by", "time", *more)
-    assert result.exit_code == 2
-    assert result.stderr == (
-        "Error: option: found '--by'; allowed: those of iosim tune --help-all; leave it out: with '--hardware' tiles are "
-        "compared by their least time, else by what they move\n"
-    )
