@@ -101,7 +101,7 @@ def command(asked: Asked, way: Way, output: Output) -> None:
     whose SRAM is compared with that M.
 
     With --rule and --decode, as in iosim tune --rule gdn --decode --d 128, the answer is a ring: how many rows (k, u)
-    of tokens to keep beside a state before it is written.
+    of tokens to keep beside a state before it is written. With --drafts it is how a rejected draft leaves the state.
 
     Example: iosim tune --N 8192 --d 128 --M 100KB
     """

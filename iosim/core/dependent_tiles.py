@@ -184,6 +184,31 @@ class UpTo(Span):
         return found
 
 
+class Each(Span):
+    """The positions that belong to those of `tile`: `every` for each. `only` is how many of them at the start, if not
+    all: `tile` is then a single position."""
+
+    __slots__ = ("every", "only")
+
+    def __init__(self, length: Size, tile: Tile, every: Size, only: Size | None = None):
+        self.length, self.tile, self.every, self.only = length, tile, every, every if only is None else only
+
+    @property
+    def start(self) -> Size:  # type: ignore[override]
+        return self.tile.start * self.every
+
+    @property
+    def size(self) -> Size:  # type: ignore[override]
+        return self.tile.size * self.only
+
+    @property
+    def extent(self) -> Size:
+        return self.tile.extent * self.only
+
+    def rows(self, rows: SizeClasses) -> SizeClasses:
+        return [(times, {**sizes, self: sizes[self.tile] * self.only}) for times, sizes in rows]
+
+
 class Moved(Span):
     """A part with as many positions as `tile`, at another place of an axis of `length`. Its start is a sum over
     `terms`.

@@ -44,6 +44,9 @@ class OtherOptions(TypedDict, total=False):
     features: int
     padding: int
     ring: int
+    drafts: int
+    accepted: int
+    rollback: str
 
 
 class MoreOptions(OtherOptions, total=False):

@@ -310,22 +310,28 @@ def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> l
 
 def state_decode_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
     """The words that each step of decoding moves from an empty chip: its own, and those of the state that it reads."""
+    return step_bounds("state-decode", p, 1, attainable, bool(M_words))
+
+
+def state_verify_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
+    """`state_decode_bounds` of steps of several tokens, drafts and the token before them."""
+    from ..schedules.state_verify import verified
+
+    return step_bounds("state-verify", p, cast("int", verified(p)), attainable, bool(M_words))
+
+
+def step_bounds(family: str, p: Attention, tokens: int, attainable: int | None, fits: bool) -> list[Bound]:
+    """The least words of N steps with so many tokens each, from an empty chip."""
     from ..schedules.state import beta_words, decay_words
     from .state_floors import EMPTY, StateProblem, step_reads
 
     one = StateProblem(p.N, p.d, p.dv, cast("int", decay_words(p)), beta_words(p), initial=True)
-    words = p.instances * p.N * (sum(one.own) + step_reads(one))
+    words = p.instances * p.N * (tokens * sum(one.own) + step_reads(one))
     return [
-        Bound(
-            "state-decode: compulsory",
-            words,
-            "floor",
-            "the state and own inputs read, O written, in each step",
-            EMPTY,
-            True,
-        ),
-        counted("state-decode: attainable", attainable, bool(M_words)),
-    ]
+        Bound(f"{family}: compulsory", words, "floor", "the state and own inputs read, O written, in each step", EMPTY,
+              True),
+        counted(f"{family}: attainable", attainable, fits),
+    ]  # fmt: skip
 
 
 def state_backward_bounds(p: Attention, M_words: int | None, attainable: int | None) -> list[Bound]:
@@ -405,6 +411,7 @@ BOUNDS_BY_FAMILY: dict[str, BoundsOfFamily] = {
     "state": state_bounds,
     "state-bwd": state_backward_bounds,
     "state-decode": state_decode_bounds,
+    "state-verify": state_verify_bounds,
     "selected": selected_bounds,
     "indexer": indexer_bounds,
     "cache": cache_bounds,

@@ -228,7 +228,7 @@ def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
     sizes = (
         {name: getattr(p, name) for name in SIZES}
         | vars(t)
-        | {"Br": t.rows_q, "Bc": t.rows_k, "L": ring_of(schedule, p)}
+        | {"Br": t.rows_q, "Bc": t.rows_k, **steps_of_state(schedule, p)}
     )
     used = re.findall(r"[A-Za-z_]+", f"{ALWAYS} {schedule.formula}")
     tiles = {
@@ -239,13 +239,17 @@ def letters_of(schedule: Schedule, p: Attention, t: Tiling) -> dict[str, int]:
     return {letter: known[letter] for letter in dict.fromkeys(used) if letter in known}
 
 
-def ring_of(schedule: Schedule, p: Attention) -> int:
-    """L of a schedule with a ring of rows; 1 of every other one."""
+def steps_of_state(schedule: Schedule, p: Attention) -> dict[str, int]:
+    """L of a schedule with a ring of rows, or 1; and the drafts of a step, and those that are accepted."""
     if not schedule.reads("ring"):
-        return 1
+        return {"L": 1, "drafts": 0, "accepted": 0}
     from ..schedules.state_decode import ring_rows
+    from ..schedules.state_verify import kept, verified, writes_every
 
-    return cast("int", ring_rows(p))
+    if not schedule.reads("drafts"):
+        return {"L": cast("int", ring_rows(p)), "drafts": 0, "accepted": 0}
+    L, T, A = cast("tuple[int, int, int]", (writes_every(p), verified(p), kept(p)))
+    return {"L": L, "drafts": T - 1, "accepted": A - 1}
 
 
 def product_text(words: int, sizes: Mapping[str, int]) -> str:

@@ -36,6 +36,21 @@ def recurrence(q: Array, k: Array, v: Array, log_decay: Array, beta: Array | Non
     return Recurrence(np.array(outputs).reshape(-1, v.shape[1]), np.array(states))
 
 
+def verifications(
+    q: Array, k: Array, v: Array, log_decay: Array, beta: Array | None, first: Array, each: int, kept: int
+) -> Recurrence:
+    """The outputs of `recurrence` over `each` tokens at a time, every time from the state after the first `kept` of
+    those before; and the states of the last time."""
+    import numpy as np
+
+    outputs: list[Array] = []
+    for place in range(0, len(q), each):
+        own = slice(place, place + each)
+        found = recurrence(q[own], k[own], v[own], log_decay[own], None if beta is None else beta[own], first)
+        outputs, first = [*outputs, found.outputs], found.states[kept]
+    return Recurrence(np.concatenate(outputs), found.states)
+
+
 def normalised(q: Array, k: Array, v: Array, first: Array, sums: Array) -> tuple[Array, Array, Array]:
     """(outputs, the last state, the last sum of keys) of linear attention, each row divided by its sum of weights, from
     a state and a sum of keys on."""

@@ -38,6 +38,7 @@ FILES = {
     "state_forward": ("state-fused", "state-split", "state-tiles"),
     "state_saved": ("state-saved",),
     "state_decode": ("state-decode", "state-ring"),
+    "state_verify": ("state-verify",),
     "state_backward": ("state-bwd",),
     "state_backward_saved": ("state-bwd-saved",),
 }  # their order in lists
@@ -51,6 +52,7 @@ OPTIONS = {
     "state": (
         *("rule", "chunk", "state_columns", "key_heads", "initial_state", "final_state", "state_dtype"),
         *("normalise", "features", "padding", "ring"),
+        *("drafts", "accepted", "rollback"),
     ),
 }  # that these files declare, in the order of lists
 for _file, _names in OPTIONS.items():

@@ -206,6 +206,8 @@ LETTERS = {
     "pages": "ceil(Nk / page_size)",
     "Tn": "ceil(N / L)",
     "E": "(ceil(N / L) - 1) L (L - 1) / 2 + (N - L ceil(N / L) + L) (N - L ceil(N / L) + L - 1) / 2",
+    "T": "drafts + 1",
+    "A": "accepted + 1",
     "Sp": "ceil(ceil(Nk / page_size) / ceil(ceil(Nk / page_size) / splits))",
 }  # of `formula`
 FA1, FA2 = "Dao et al. 2022 (arXiv 2205.14135)", "Dao 2023 (arXiv 2307.08691)"

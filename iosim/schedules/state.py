@@ -75,11 +75,22 @@ NORMALISE = Option("normalise", FLAG, "Linear attention with phi = elu + 1, each
 FEATURES = Option("features", COUNT_OR_0, "Words of phi(q) and phi(k), made on chip (default: no phi).", 0, "COUNT")
 PADDING = Option("padding", COUNT_OR_0, "Tokens at the end that are padding, and do not move.", 0, "COUNT")
 RING = Option("ring", COUNT_OR_0, "Rows (k, u) of a ring beside the state (default: the best).", 0, metavar="ROWS")
+DRAFTS = Option("drafts", COUNT_OR_0, "Drafts of a verification, which has one token more (default: 4).", 4, "COUNT")
+ACCEPTED = Option("accepted", COUNT_OR_0, "Drafts that are accepted in each (default: all).", metavar="COUNT")
+SNAPSHOTS, REPLAY = "snapshots", "replay"
+ROLLBACK = Option(
+    "rollback",
+    Kind(one_of(SNAPSHOTS, REPLAY)),
+    "What a rejected draft goes back to: snapshots (the state after each token is stored) or replay (default; rows "
+    "(k, u) are, and those accepted are added again).",
+    REPLAY,
+    metavar="HOW",
+)
 OF_STEP = (RULE, INITIAL_STATE, STATE_DTYPE, KEY_HEADS)
 """The options of every schedule of a state, decoding included."""
 OF_PROBLEM = (*OF_STEP, FINAL_STATE, NORMALISE, FEATURES, PADDING)
 """Those of every schedule of whole sequences."""
-for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING):
+for _option in (*OF_PROBLEM, CHUNK, COLUMNS, RING, DRAFTS, ACCEPTED, ROLLBACK):
     declare(_option)
 
 # ---------------------------------------------------------------- what a problem says
@@ -295,13 +306,23 @@ def last_state(chip: Machine, p: Attention, state: State) -> None:
             chip.store(state.z, "zN", state.r)
 
 
-def decays(chip: Machine, p: Attention, c: Tile, r: Tile | None = None, own: bool = False) -> tuple[Input, ...]:
+def decays(
+    chip: Machine,
+    p: Attention,
+    c: Tile,
+    r: Tile | None = None,
+    own: bool = False,
+    tensor: str = "g",
+    append: Tile | None = None,
+) -> tuple[Input, ...]:
     """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing. With r, those of these
-    rows of the state. `own` says that they are on chip already."""
+    rows of the state. `own` says that they are on chip already. `append` is their place among the rows of a ring."""
     kind = rule_of(p).decay
     if kind in ("none", "fixed"):
         return (OF_HEAD,) if kind == "fixed" else ()
-    g = chip.load("g", c, r) if r is not None and kind == "diagonal" else chip.load("g", c, own=own)
+    g = chip.load(tensor, c, r) if r is not None and kind == "diagonal" else chip.load(tensor, c, own=own)
+    if append is not None:
+        chip.store(g, "gring", append)
     chip.update(g, cumulate)
     return (g,)
 

@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING, cast
 from ..core.dependent_tiles import Ends, Share, UpTo
 from ..core.problem import Tensor, bytes_of, every, narrowed
 from ..core.tiling import Tiling
-from ..steps.softmax import accumulate, zeros
-from ..steps.state import (
-    add_chunk,
-    add_ring,
-    delta_values,
-    key_products,
-    products,
-    read_state,
-    ring_delta,
-    ring_key,
-    ring_output,
-    ring_state,
-)
+from ..steps.softmax import zeros
+from ..steps.state import add_ring, read_state, ring_delta, ring_key, ring_output, ring_state
 from . import state as common
 from .registry import Schedule, register
 from .state import (
@@ -30,6 +19,7 @@ from .state import (
     OF_STEP,
     RING,
     TENSORS_OF_STATE,
+    State,
     beta_words,
     columns,
     decay_words,
@@ -41,6 +31,7 @@ from .state import (
     state_type,
     whole_keys,
 )
+from .state_forward import through_chunk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,22 +47,9 @@ def decode(chip: Machine, p: Attention, t: Tiling) -> None:
     fill_slot(chip, p, t)
     for i in chip.tiles(p.N, 1):
         for r, x in blocks(chip, p, t):
-            state = chip.load("slot", r, x)
-            k, v = common.rows_of(chip, p, "K", i), chip.load("V", i, x)
-            gates = decays(chip, p, i)
-            if rule_of(p).delta:
-                b = chip.load("beta", i)
-                s = chip.compute("P", (i, i), key_products, k, *gates)
-                chip.update(v, delta_values, b, s, k, state, *gates)
-                chip.free(s)
-            q = common.rows_of(chip, p, "Q", i)
-            o = chip.compute("O", (i, x), zeros)
-            chip.update(o, read_state, q, state, *gates)
-            s = chip.compute("P", (i, i), products, q, k, *gates)
-            chip.update(o, accumulate, s, v)
-            chip.store(o, "O", i, x)
-            chip.update(state, add_chunk, k, v, *gates)
-            chip.store(state, "slot", r, x)
+            state = State(chip.load("slot", r, x), None, r, x)
+            through_chunk(chip, p, i, state)
+            chip.store(state.S, "slot", r, x)
 
 
 def ring(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -67,13 +67,18 @@ def pass_over_tokens(chip: Machine, p: Attention, t: Tiling, width: Size) -> Non
     for r, x in blocks(chip, p, width):
         state = first_state(chip, p, r, x)
         for c in chip.tiles(tokens(p), t.rows_q):
-            k, v = rows_of(chip, p, "K", c), chip.load("V", c, x)
-            gates = decays(chip, p, c)
-            if rule_of(p).delta:
-                delta(chip, c, k, v, state.S, *gates)
-            output(chip, p, c, (k, v, *gates), state)
-            take_in(chip, state, k, v, *gates)
+            through_chunk(chip, p, c, state)
         last_state(chip, p, state)
+
+
+def through_chunk(chip: Machine, p: Attention, c: Tile, state: State) -> None:
+    """O of a chunk of tokens, and their keys and values added to the state."""
+    k, v = rows_of(chip, p, "K", c), chip.load("V", c, state.x)
+    gates = decays(chip, p, c)
+    if rule_of(p).delta:
+        delta(chip, c, k, v, state.S, *gates)
+    output(chip, p, c, (k, v, *gates), state)
+    take_in(chip, state, k, v, *gates)
 
 
 def delta(chip: Machine, c: Tile, k: Block, v: Block, S: Block, *gates: Input) -> None:

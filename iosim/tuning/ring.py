@@ -13,8 +13,10 @@ from ..counting.state_bounds import DOCS
 from ..counting.state_floors import RING, best_ring, ring_step
 from ..counting.state_heads import StateHeads, heads_of_problem
 from ..errors import InputError
+from ..schedules import SCHEDULES, require
 from ..schedules.state import FEATURES, NORMALISE, RULE
 from ..verdict import times
+from .drafts import drafts
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -82,13 +84,17 @@ def ring(d: int | None = None, **options: Unpack[ProblemOptions]) -> Table:
 
     A step reads the state and the rows (k, u) of the tokens since it was written; every so many steps the state is
     written. No scheme of a state and rows moves fewer bytes than the best ring (docs/floors-state.md, D2). `options`
-    are those of `count`, with `rule`, `key_heads` and `state_dtype`. Raises InputError for whatever is not allowed.
+    are those of `count`, with `rule`, `key_heads` and `state_dtype`. With `drafts` a step verifies drafts, and the rows
+    are its ways to forget rejected ones. Raises InputError for whatever is not allowed.
     """
     p = Attention(1, head_dimension(d), **options)  # type: ignore[misc]  # no causal
     if not p[RULE]:
         raise InputError("--rule", "nothing", "the rule of a state, as gdn", "attention has a cache and no state")
     if p[FEATURES] or p[NORMALISE]:
         raise InputError("--decode", "--features or --normalise as well", "a rule alone", "D2 is not proved for them")
+    if {"drafts", "accepted"} & {*options}:
+        require(SCHEDULES["state-verify"], p)
+        return drafts(p)
     heads = heads_of_problem(p)
     best = best_ring(heads.state_bytes, heads.row_bytes)
     rows = [row_of(heads, length, best) for length in lengths(best)]

@@ -61,7 +61,7 @@ def test_a_kernel_for_each_value_head():
 
 
 def test_drafts():
-    assert said(f"{5 * 128 * 128:,} words of a head") and said(f"{5 * 256:,} words, and a state")
+    assert said(f"{5 * 128 * 128:,} words of a head") and said(f"{5 * 256:,} words and their decays")
 
 
 def test_across_gpus_and_layers():

@@ -181,13 +181,14 @@ def test_the_formula_is_the_traffic(name):
     for _ in range(40):
         N, Nk, d, dv, splits, page = (rng.randint(1, 30) for _ in range(6))
         chosen = {"ring": rng.randint(1, 9), "top_k": rng.randint(1, 6), "key_block": rng.randint(1, 9)}
+        chosen |= {"drafts": rng.randint(3, 5), "accepted": rng.randint(0, 3)}
         p = schedule.about(Attention(N, d, Nk=Nk, dv=dv, splits=splits, page_size=page, **chosen))
         t = Tiling(*(rng.randint(1, 35) for _ in range(3)), *(rng.randint(1, 35) for _ in range(4)))
         t = Tiling(1, 1) if "ideal" in schedule.rules else t
         sizes = {"N": p.N, "Nk": p.Nk, "d": p.d, "dv": p.dv, "splits": p.splits, "page_size": p.page_size}
         sizes |= {"top_k": p.top_k, "key_block": p.key_block}
         sizes |= {"Br": t.rows_q, "Bc": t.rows_k, "depth": t.depth, "rows_o": t.rows_o, "cols_o": t.cols_o}
-        sizes |= {"kept": t.kept, "L": p.ring}
+        sizes |= {"kept": t.kept, "L": p.ring, "drafts": p.drafts, "accepted": p.accepted}
         sizes = {x: Fraction(value) for x, value in sizes.items() if value is not None}
         used = {x: evaluate(text, sizes) for x, text in LETTERS.items() if re.search(rf"\b{x}\b", schedule.formula)}
         words = schedule.exact_traffic(p.tiled(t, skips_tiles(schedule, p)), t).values()

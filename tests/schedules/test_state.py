@@ -13,7 +13,7 @@ from iosim.schedules.state_decode import ring_rows
 from iosim.search.best import footprint
 from iosim.steps.state import feature_map
 
-FORWARD = ("state-fused", "state-split", "state-tiles", "state-saved", "state-decode", "state-ring")
+FORWARD = ("state-fused", "state-split", "state-tiles", "state-saved", "state-decode", "state-ring", "state-verify")
 
 
 def problem(name, rule, N, d, dv, **more):
@@ -31,6 +31,10 @@ def random_problem(rng, name):
         options["padding"] = rng.randint(1, 5)
     if "ring" in [getattr(option, "name", "") for option in SCHEDULES[name].options]:
         options["ring"] = rng.randint(0, 12)
+    if name == "state-verify":
+        drafts = rng.randint(0, 4)
+        options |= {"drafts": drafts, "rollback": rng.choice(["snapshots", "replay"])}
+        options |= rng.choice([{}, {"accepted": rng.randint(0, drafts)}])
     if BY_NAME[rule].phi:
         options |= {"normalise": rng.random() < 0.5, "features": rng.choice([0, 0, 1, 5, 9])}
     p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options)
@@ -143,6 +147,27 @@ def test_a_ring_moves_what_a_step_needs():
     assert found.reads == 1100 * (128 * 128 + 3 * 128 + 5 * 256) and found.writes == 1100 * 128 + 100 * 128 * 128
 
 
+@pytest.mark.parametrize("accepted", [0, 2, 4])
+def test_words_of_a_verification(accepted):
+    """4 drafts and one more token, T = 5, of which A stay. Snapshots write T states; a replay writes T rows, an L-th of
+    the state, and reads A (L - 1) / 2 rows."""
+    s, own, row, T, A, L, steps = 16 * 24, 2 * 16 + 24 + 2, 16 + 24 + 1, 5, accepted + 1, 4, 40
+    sizes = {"N": steps, "d": 16, "dv": 24, "rule": "gdn", "drafts": 4, "accepted": accepted, "ring": L}
+    found = {
+        how: iosim.count(**sizes, rollback=how, schedules="state-verify")["state-verify"]
+        for how in ("snapshots", "replay")
+    }
+    assert (found["snapshots"].reads, found["snapshots"].writes) == (steps * (s + T * own), steps * (T * 24 + T * s))
+    assert found["replay"].reads == steps * (s + T * own) + steps * row * A * (L - 1) // 2
+    assert found["replay"].writes == steps * (T * 24 + T * row) + steps // L * s
+
+
+def test_a_verification_without_drafts_is_a_step_of_decoding():
+    sizes = {"N": 30, "d": 8, "dv": 12, "rule": "kda", "initial_state": True}
+    one = iosim.count(**sizes, drafts=0, rollback="snapshots", schedules="state-verify")["state-verify"]
+    assert one.tensors == iosim.count(**sizes, schedules="state-decode")["state-decode"].tensors
+
+
 def test_each_step_of_decoding_has_its_floor():
     """The state and own words are read in every step, whatever one does; the ring writes the state least often."""
     found = iosim.count(N=110, d=16, rule="gdn", M="4KB", schedules="state-decode,state-ring")
@@ -241,6 +266,11 @@ def test_an_old_name_says_what_to_type(old):
 def test_padding_moves_nothing():
     one, other = (iosim.count(20, 4, rule="gdn", padding=n)["state-fused"] for n in (0, 5))
     assert one.total * 15 == other.total * 20
+
+
+def test_more_drafts_than_there_are_cannot_be_accepted():
+    with pytest.raises(InputError, match="At most all drafts"):
+        iosim.count(4, 4, rule="gdn", drafts=2, accepted=3, schedules="state-verify")
 
 
 def test_a_visit_of_every_tile_is_alike():

@@ -55,3 +55,31 @@ def test_the_command_line(iosim):
     assert iosim(*line, "--csv").stdout.startswith("rows,read_bytes,write_bytes")
     for more in (("--M", "3KB"), ("--curve",), ("--schedule", "flash2")):
         assert iosim(*line, *more).exit_code == 2
+
+
+def test_drafts_are_verified_with_a_replay():
+    """State 65,536 B, row 516 B: snapshots read one state and write five; L (L + 1) >= 2 s / (5 rho) at L = 7."""
+    found = iosim.ring(128, rule="gdn", state_dtype="fp32", drafts=4)
+    best = next(row for row in found if row["steps"] == 7)
+    assert (found.to_dict()["rollback"], found.to_dict()["steps"]) == ("replay", 7)
+    assert best["total_bytes"] == pytest.approx(65536 * 8 / 7 + 516 * 5 * 3 + 5 * 516)
+    assert best["ratio_to_snapshots"] == pytest.approx(6 * 65536 / best["total_bytes"])
+    words = {how: iosim.count(70, 128, rule="gdn", state_dtype="fp32", drafts=4, rollback=how, schedules="state-verify")
+             ["state-verify"].total_bytes / 70 for how in ("snapshots", "replay")}  # fmt: skip
+    own = 5 * (4 * 128 * 2 + 4 + 2)
+    assert words == {"snapshots": 6 * 65536 + own, "replay": pytest.approx(best["total_bytes"] + own)}
+
+
+def test_snapshots_of_a_small_state_are_best():
+    said = iosim.ring(2, rule="gdn", state_dtype="fp32", drafts=2).to_dict()["answer"]
+    assert said.startswith(
+        "To verify 2 drafts, of which 2 are accepted, snapshots of the state after each token move 64 B"
+    )
+    one = iosim.ring(128, rule="gdn", state_dtype="fp32", drafts=4, accepted=1).to_dict()["answer"]
+    assert "of which 1 is accepted, a replay that writes the state every" in one
+
+
+def test_what_is_no_verification_is_refused():
+    for options in ({"drafts": 2, "accepted": 3}, {"drafts": 2, "padding": 1}):
+        with pytest.raises(InputError):
+            iosim.ring(128, rule="gdn", **options)
