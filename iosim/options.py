@@ -95,11 +95,6 @@ def read_factor(value: str | int, option: str) -> float:
     return float(parse_factor(value, option))
 
 
-def read_registers(value: str | int, option: str) -> int:
-    """The bytes of a number of registers."""
-    return parse_registers(value, option)
-
-
 def read_type(value: str | int, option: str) -> str:
     """The name of an element type."""
     return type_name(str(value), option)
@@ -125,8 +120,12 @@ SEED = Kind(whole_number(0), "integer", ranges=True)
 COUNT_OR_0 = Kind(whole_number(0), "integer", ranges=True)
 STAGES = Kind(whole_number(1, MOST_STAGES), "integer", ranges=True)
 SIZE = Kind(read_size, "integer", ranges=True)
-REGISTERS = Kind(read_registers, "integer", ranges=True)
-TYPE, CACHE_TYPE, SCALES = Kind(read_type), Kind(read_cache_type), Kind(read_scales)
+REGISTERS = Kind(parse_registers, "integer", ranges=True)
+TYPE, CACHE_TYPE, SCALES = (
+    Kind(read_type),
+    Kind(read_cache_type),
+    Kind(read_scales),
+)
 HEADS_SHARE = Kind(one_of(*GQA))
 TEXT, LISTS = Kind(as_given), Kind(as_given, between=";")
 MASK = LISTS  # masks are parsed above this file

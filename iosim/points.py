@@ -47,10 +47,6 @@ class Point(NamedTuple):
         return {"M": self.M_bytes} if self.hardware is None else {"hardware": self.hardware}
 
 
-def no_columns() -> tuple[str, ...]:
-    return ()
-
-
 class Question(NamedTuple):
     """A command that a sweep may ask at each point."""
 
@@ -62,7 +58,7 @@ class Question(NamedTuple):
     """Its options that `count` lacks. Those with values are axes."""
     decides: tuple[str, ...] = ()
     """Those of them whose value decides which columns there are."""
-    later: Callable[[], Iterable[str]] = no_columns
+    later: Callable[[], Iterable[str]] = tuple
     """Columns that the first points may lack, because nothing fits there."""
     finds_tiles: bool = False
     """Whether it takes no --tiles, because it finds them."""

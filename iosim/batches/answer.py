@@ -157,8 +157,7 @@ class Batched(Answer):
 
     def parts(self) -> Iterator[Row]:
         """A row for the words of each tensor, and of each shape of a request."""
-        of = self.batch.shapes
-        shapes = [*zip(of.new.tolist(), of.tokens.tolist(), of.times.tolist(), strict=True)]
+        shapes = [*self.batch.shapes.each()]
         for way in self.ways:
             for name, words in way.tensors.items():
                 total = words["reads"] + words["writes"]

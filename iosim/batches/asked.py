@@ -181,7 +181,7 @@ class Batch:
         if not in_tokens(mask):
             return True
         later = Join("&", (expr_of(mask), Join("~", (Atom("causal"),))))
-        return any(of_tokens(later, *shape).any_rows for shape in zip(of.new.tolist(), of.tokens.tolist(), strict=True))
+        return any(of_tokens(later, new, tokens).any_rows for new, tokens, _ in of.each())
 
     @cached_property
     def packed_mask(self) -> Mask | None:

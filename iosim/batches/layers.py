@@ -6,7 +6,7 @@ them, if there is one, and writes the state behind them: `state-fused` and `stat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -55,14 +55,9 @@ OF_KIND: Columns[OfKind] = (
 )
 
 
-def each_shape(shapes: Shapes) -> Iterator[tuple[int, int, int]]:
-    """(new tokens, all tokens, requests) of each shape."""
-    yield from zip(shapes.new.tolist(), shapes.tokens.tolist(), shapes.times.tolist(), strict=True)
-
-
 def behind(shapes: Shapes) -> list[tuple[int, bool, int]]:
     """(new tokens, whether others lie before them, requests) of each shape."""
-    return [(new, new < tokens, times) for new, tokens, times in each_shape(shapes)]
+    return [(new, new < tokens, times) for new, tokens, times in shapes.each()]
 
 
 def decodes(new: int, tokens: int) -> bool:
@@ -91,8 +86,8 @@ def of_attention(found: Batched) -> OfKind:
 def about_states(kind: LayerKind, heads: StateHeads, shapes: Shapes) -> str:
     """What decoding reads at least in the layers of a kind (D1), and what the best ring would move; empty if no request
     decodes."""
-    least = sum(times * heads.least_step(t) for new, t, times in each_shape(shapes) if decodes(new, t))
-    many = sum(times for new, tokens, times in each_shape(shapes) if decodes(new, tokens))
+    least = sum(times * heads.least_step(t) for new, t, times in shapes.each() if decodes(new, t))
+    many = sum(times for new, tokens, times in shapes.each() if decodes(new, tokens))
     if not many:
         return ""
     line = f"{EMPTY[0].upper()}{EMPTY[1:]}, reads less than {about(least)} in the {kind.name} layers of "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,10 @@ class Shapes:
     def longest(self) -> int:
         """The tokens of the longest request."""
         return int(self.tokens.max())
+
+    def each(self) -> Iterator[tuple[int, int, int]]:
+        """(new tokens, all tokens, requests) of each shape."""
+        return zip(self.new.tolist(), self.tokens.tolist(), self.times.tolist(), strict=True)
 
     def sum(self, values: Size) -> int:
         """The sum of a number of each shape over all requests, exactly."""

@@ -78,11 +78,7 @@ def caches_of(
     return Caches(sizes, granularity, line_bytes, policy, curve, tuple(dict.fromkeys(filter(None, names))))
 
 
-def silent(text: str) -> None:
-    """Takes a text about the progress, and drops it."""
-
-
-def compare(caches: Caches, moves: Moves | MovesOfFile, peak: Peak, tell: Tell = silent) -> Row:
+def compare(caches: Caches, moves: Moves | MovesOfFile, peak: Peak, tell: Tell = lambda text: None) -> Row:
     """The traffic of caches beside that of the moves themselves, which need `peak` (words, bytes) of SRAM: the keys of
     the JSON.
 
@@ -198,7 +194,7 @@ def cache_of(
     one: int | None,
     caches: Caches,
     under: Conditions = PAPER,
-    tell: Tell = silent,
+    tell: Tell = lambda text: None,
 ) -> Table:
     """The caches for one schedule. `one` is the M in bytes for which paper and best tiles are chosen. `tell` gets texts
     about the progress."""
@@ -209,7 +205,7 @@ def cache_of(
     return table_of(schedule.name, f"{schedule.name}, {asked(p)}", found, under.notes)
 
 
-def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = silent) -> Table:
+def cache_of_file(path: str, word_bytes: int, caches: Caches, tell: Tell = lambda text: None) -> Table:
     """The caches for the loads and stores of a file of events, whose words have `word_bytes` bytes."""
     from .trace_file import moves_of_file
 

@@ -125,7 +125,7 @@ def fastest_on(
     these the powers of two up to MOST_SHARES, because a long cache can be split in millions of ways."""
     rule: RuleName = "ideal" if "ideal" in schedule.rules else "best"
     tried = [
-        with_options(run(schedule, rule, p, M_bytes, under.multiple, under.chip), options)
+        ResultWithBlocks(**vars(run(schedule, rule, p, M_bytes, under.multiple, under.chip)), options=options)
         for options in choices(schedule, problem.packed, under.multiple, given)
         if all(value & (value - 1) == 0 and value <= MOST_SHARES for value in options.values())
         for p in [narrowed(problem, **options)]
@@ -175,11 +175,6 @@ def of_published(tiles: PublishedTiles, problem: Attention, M_bytes: int, under:
     options = {"splits": tiles.splits} if tiles.splits > 1 else {}
     problem = tiles.as_run(problem, under.implies)
     return with_blocks(run(find(tiles.schedule), tiles.tiles, problem, M_bytes, chip=under.chip), problem, options)
-
-
-def with_options(result: Result, options: dict[str, int]) -> ResultWithBlocks:
-    """A result with the options that were chosen for it."""
-    return ResultWithBlocks(**vars(result), options=options)
 
 
 def with_blocks(result: Result, problem: Attention, options: dict[str, int]) -> ResultWithBlocks:
