@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, PROBLEM, Option, Value, declared, place
 from ..units import DTYPE_BYTES, PACKED, dtype_bytes, parse_count
 from .arrays import at_first
-from .options import OF_EVERY_PROBLEM
+from .options import KEY_HEADS, OF_EVERY_PROBLEM
 from .shapes import product, same
 from .tiling import S as S
 
@@ -165,7 +165,8 @@ class Attention(Generic[S]):
     stages: int
     """Tiles of the innermost loop that are in flight at a time."""
     choice_rows: int
-    """Queries that share a choice of blocks; `packed` sets it to those of all heads of a group."""
+    """Queries that share a choice of blocks, or value heads that share a key; `packed` sets it to those of all heads of
+    a group."""
     dropout: Dropout | None
     """A `masks.dropout.Dropout`, or None. It moves no word: its factors are computed from (row, column) where they are
     needed."""
@@ -341,10 +342,15 @@ class Attention(Generic[S]):
         """The problem that machines run: this one, unless `gqa` is pack.
 
         With pack, the query heads that share a KV head become one head. It has the queries of all of them, which share
-        each tile of K and V. Its mask is dense: with `causal`, pack allows only one query, which sees every key.
+        each tile of K and V. Its mask is dense: with `causal`, pack allows only one query, which sees every key. With a
+        state the value heads of a key head become one, of as many states.
         """
         if self.gqa != "pack":
             return self
+        if KEY_HEADS.name in dict(self.own):
+            keys = cast("Size", self[KEY_HEADS])
+            group = cast("Size", self.heads) // keys
+            return narrowed(self, heads=keys, kv_heads=keys, key_heads=0, gqa="repeat", choice_rows=group)
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
         rows = cast("S", N * (heads // kv_heads))
         shared = self.choice_rows * cast("int", heads // kv_heads)

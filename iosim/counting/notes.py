@@ -132,11 +132,12 @@ def keys_notes(problem: Attention) -> list[str]:
 
 
 def blind_to_mask(schedule: Schedule, problem: Attention) -> bool:
-    """Whether a mask hides scores of a schedule but saves it no word: it skips no tile, and it is not made for this
-    mask alone."""
+    """Whether a mask hides scores of a schedule but saves it no word: it skips no tile, it takes masks, and it is not
+    made for this mask alone."""
     if problem.mask is DENSE or problem.packed.mask is DENSE or skips_tiles(schedule, problem):
         return False
-    return schedule.about(replace(problem, mask=DENSE)).mask is DENSE
+    takes = schedule.about(problem).mask is not DENSE
+    return takes and schedule.about(replace(problem, mask=DENSE)).mask is DENSE
 
 
 def sister_that_skips(schedule: Schedule, problem: Attention) -> Schedule | None:

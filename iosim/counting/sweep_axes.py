@@ -90,13 +90,16 @@ class Sweep:
     def sample(self, mask: Mask) -> Attention:
         """The problem of a grid point with this mask, of size 1, whose keys no more schedules read than others."""
         visit_all = any(options.get("visit_all") for options in self.options)
-        names = ("kv_dtype", "kv_scales", "rule")
-        keys = ({name: own[name] for name in names if name in own} for own in self.options)
+        names, of_state = ("kv_dtype", "kv_scales"), ("rule", "normalise", "features", "gqa")
+        keys = (
+            {name: own[name] for name in (*names, *(of_state if own.get("rule") else ())) if name in own}
+            for own in self.options
+        )
         kinds = [
             Attention(1, 1, mask=mask, visit_all=visit_all, dtype=dtype, **own)
             for (dtype, _), own in product(self.types, keys)
         ]
-        return max(kinds, key=lambda p: (p.kv_scales != "none", p.cache_dtype != p.dtype))
+        return max(kinds, key=lambda p: (p.kv_scales != "none", p.cache_dtype != p.dtype, len(p.own)))
 
     def runs(self, mask: Mask) -> Runs:
         """The schedules and tile rules of a grid point with this mask."""

@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import cast
 
-from ..core.problem import DENSE, skips_tiles
+from ..core.problem import DENSE, Attention, skips_tiles
 from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
 from ..counting.bounds import Bound, bounds_table, floor_of
@@ -73,7 +73,7 @@ def page(
     """
     ran = tilings(found)
     p = found.problem
-    heading = f"Attention, N = {p.N}, d = {p.d}" + (f", M = {size(found.M_bytes)}" if found.M_bytes else "")
+    heading = f"{family_named(p)}, N = {p.N}, d = {p.d}" + (f", M = {size(found.M_bytes)}" if found.M_bytes else "")
     about = ", ".join(header(p, found.M_bytes).strip().split("\n"))
     mark = (float(found.M_bytes), f"M = {size(found.M_bytes)}") if found.M_bytes else None
     sections = [
@@ -95,6 +95,12 @@ def page(
         said += LETTERS
     body = f"<h1>{escape(heading)}</h1><p>{escape(about)}</p>{said}{''.join(sections)}{foot}</footer>"
     return document(heading, body)
+
+
+def family_named(p: Attention) -> str:
+    """What a page is about: attention, or attention with the state of a rule."""
+    rule = dict(p.own).get("rule")
+    return f"Attention with a state, {rule}" if rule else "Attention"
 
 
 def without_paths(argv: list[str]) -> list[str]:

@@ -89,7 +89,7 @@ def small_case(p: Attention) -> Attention:
     if 2 * p[KEY_BLOCK] > sizes["Nk"]:
         sizes["key_block"] = small(p[KEY_BLOCK], by)
     group = min(p.heads // p.kv_heads, max(1, LONGEST // sizes["N"])) if p.gqa == "pack" else 1
-    dense = narrowed(p, **sizes, batch=1, heads=group, kv_heads=1, count_init=False, mask=DENSE)
+    dense = narrowed(p, **sizes, batch=1, heads=group, kv_heads=1, key_heads=0, count_init=False, mask=DENSE)
     try:
         return replace(dense, mask=small_mask(p.mask, by))
     except IosimError:  # a mask from a file, or one whose lengths no longer add up

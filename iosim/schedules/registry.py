@@ -356,7 +356,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
     for name in dict.fromkeys([*problem.values(), *nearest.values()]):
         value, wanted = getattr(problem, name), getattr(nearest, name)
         if not same(value, wanted):
-            option, reason = flag(name), (schedule.about.__doc__ or "").rstrip(".")
+            option, reason = flag(name), " ".join((schedule.about.__doc__ or "").split()).rstrip(".")
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             there, allowed = at_first(value != wanted, value, wanted)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 from ..core.arrays import anywhere, at_first, smaller
 from ..core.dependent_tiles import Stretch
 from ..core.options import KEY_HEADS
-from ..core.problem import DENSE, Tensor, narrowed
+from ..core.problem import DENSE, Tensor, every, narrowed
 from ..core.tiling import Tiling
 from ..errors import InputError
 from ..options import COUNT_OR_0, FLAG, TYPE, Kind, Option, declare, one_of
@@ -136,6 +136,26 @@ def state_type(p: Attention[Size]) -> str:
     return str(p[STATE_DTYPE] or p.acc_dtype)
 
 
+def group(p: Attention[Size]) -> Size:
+    """G, the value heads of one problem, which share its keys: 1 unless --gqa pack made them one."""
+    return p.choice_rows
+
+
+def alone(p: Attention[Size]) -> bool:
+    """Whether a problem is that of one value head."""
+    return every(p.choice_rows == 1)
+
+
+def value_rows(p: Attention[Size]) -> Size:
+    """The tokens of all value heads."""
+    return p.N * group(p)
+
+
+def state_rows(p: Attention[Size]) -> Size:
+    """The rows of the states of all value heads, one below the other."""
+    return key_words(p) * group(p)
+
+
 def length(p: Attention[Size]) -> Size:
     """The tokens that are not padding."""
     return p.N - p[PADDING]
@@ -151,23 +171,32 @@ def columns(p: Attention[Size], t: Tiling[Size]) -> Size:
     return p.dv if t.cols_o is None else smaller(t.cols_o, p.dv)
 
 
+def by_heads(p: Attention) -> Attention:
+    """Only state-fused, state-split and state-decode pack value heads; a state takes no mask, but --padding;
+    --normalise is of --schedule state-fused, --features of --rule linear."""
+    return narrowed(whole_keys(p), gqa="repeat", choice_rows=1)
+
+
 def whole_keys(p: Attention) -> Attention:
     """A state takes no mask, but --padding; --normalise is of --schedule state-fused, --features of --rule linear."""
     return narrowed(with_state(p), normalise=False)
 
 
 def without_delta(p: Attention) -> Attention:
-    """Values of the delta rule need whole keys, and so do features and a normaliser; no mask, but --padding."""
+    """Values of the delta rule need whole keys, and so do features and a normaliser; value heads are not packed; no
+    mask, but --padding."""
     rule = rule_of(p)
     simple = next(name for name, other in RULES.items() if other.decay == rule.decay and not other.delta)
-    return narrowed(with_state(p), normalise=False, features=0, **({"rule": simple} if rule.delta else {}))
+    return narrowed(by_heads(p), features=0, **({"rule": simple} if rule.delta else {}))
 
 
 def with_state(p: Attention) -> Attention:
-    """A state is causal by itself and takes no mask, but --padding; --normalise and --features are of --rule linear."""
+    """A state is causal by itself and takes no mask, but --padding; --normalise and --features are of --rule linear,
+    and value heads that are packed have no normaliser."""
     check_heads(p)
     padding = smaller(p[PADDING], p.N - 1)
     own = {} if rule_of(p).phi else {"normalise": False, "features": 0}
+    own |= {"normalise": False} if p.gqa == "pack" else {}
     return narrowed(p, Nk=p.N, mask=DENSE, keep_p=False, padding=padding, **own)
 
 
@@ -208,24 +237,26 @@ def vectors(p: Attention[Size]) -> Size:
 TENSORS_OF_STATE = {
     "Q": Tensor(("N", "d"), "input"),
     "K": Tensor(("N", "d"), "input"),
-    "V": Tensor(("N", "dv"), "input"),
-    "g": Tensor(("N", vectors), "scale"),
-    "beta": Tensor(("N",), "input"),
-    "S0": Tensor((key_words, "dv"), "state", dtype=state_type),
-    "SN": Tensor((key_words, "dv"), "state", dtype=state_type),
+    "V": Tensor((value_rows, "dv"), "input"),
+    "O": Tensor((value_rows, "dv"), "output", 0.0),
+    "g": Tensor((value_rows, vectors), "scale"),
+    "beta": Tensor((value_rows,), "input"),
+    "S0": Tensor((state_rows, "dv"), "state", dtype=state_type),
+    "SN": Tensor((state_rows, "dv"), "state", dtype=state_type),
     "z0": Tensor((key_words,), "state", dtype=state_type),
     "zN": Tensor((key_words,), "state", dtype=state_type),
 }
 
 
 def example(rng: np.random.Generator, p: Attention, visible: Bools | None) -> Arrays:
-    """Random q, k, v, gates and first states of one value head."""
-    hbm = oracle.tokens(rng, p.N, p.d, p.dv)
+    """Random q, k, v, gates and first states of one value head, or of all that share the keys."""
+    hbm, rows = oracle.tokens(rng, p.N, p.d, p.dv), cast("int", value_rows(p))
+    hbm["V"] = rng.normal(size=(rows, p.dv)) if rows > p.N else hbm["V"]
     words = cast("int", decay_words(p))
-    gates: Arrays = {"g": -rng.exponential(0.1, size=(p.N, words))} if words else {}
+    gates: Arrays = {"g": -rng.exponential(0.1, size=(rows, words))} if words else {}
     if rule_of(p).delta:
-        gates["beta"] = rng.uniform(size=p.N)
-    first = rng.normal(size=(cast("int", key_words(p)), p.dv))
+        gates["beta"] = rng.uniform(size=rows)
+    first = rng.normal(size=(cast("int", state_rows(p)), p.dv))
     return {**hbm, **gates, "S0": first, "z0": rng.uniform(1, 2, size=len(first))}
 
 
@@ -238,7 +269,21 @@ def log_decays(hbm: Arrays, p: Attention) -> Arrays:
 
 
 def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
-    """O, and the state after the last token if it is asked for, by the recurrence."""
+    """O, and the state after the last token if it is asked for, by the recurrence of each value head."""
+    import numpy as np
+
+    if alone(p):
+        return answer_of_head(hbm, p)
+    own = {name: len(hbm[name]) // p.choice_rows for name in ("V", "g", "beta", "S0") if name in hbm}
+    heads = [
+        answer_of_head({**hbm, **{name: hbm[name][h * n : h * n + n] for name, n in own.items()}}, p)
+        for h in range(p.choice_rows)
+    ]
+    return {name: np.concatenate([head[name] for head in heads]) for name in heads[0]}
+
+
+def answer_of_head(hbm: Arrays, p: Attention) -> Arrays:
+    """The answer of one value head."""
     import numpy as np
 
     n, m = cast("int", length(p)), cast("int", key_words(p))
@@ -286,7 +331,7 @@ def blocks(chip: Machine, p: Attention, width: Size) -> Iterator[tuple[Tile, Til
     """The blocks of so many columns of the state, as its rows and their columns. Each goes through all tokens by
     itself."""
     for x in chip.tiles(p.dv, width, parallel=True):
-        for r in chip.tiles(key_words(p), key_words(p)):
+        for r in chip.tiles(state_rows(p), state_rows(p)):
             yield r, x
 
 
@@ -344,7 +389,7 @@ def rows_of(chip: Machine, p: Attention, name: str, c: Tile) -> Block:
 
 def gate_traffic(p: Attention, decays: int = 1, betas: int = 1) -> Words:
     """The words of the gates, read so many times."""
-    n = cast("int", length(p))
+    n = cast("int", length(p) * group(p))
     words = {"g": decays * n * cast("int", decay_words(p)), "beta": betas * n * beta_words(p)}
     return {name: (each, 0) for name, each in words.items() if each}
 
@@ -352,7 +397,8 @@ def gate_traffic(p: Attention, decays: int = 1, betas: int = 1) -> Words:
 def state_traffic(p: Attention) -> Words:
     """The words of a state that is given, and of one that is asked for."""
     m = cast("int", key_words(p))
-    words = {"S0": (p[INITIAL_STATE], m * p.dv), "SN": (p[FINAL_STATE], m * p.dv)}
+    s = cast("int", state_rows(p)) * p.dv
+    words = {"S0": (p[INITIAL_STATE], s), "SN": (p[FINAL_STATE], s)}
     words |= {"z0": (p[INITIAL_STATE] and p[NORMALISE], m), "zN": (p[FINAL_STATE] and p[NORMALISE], m)}
     moved = {name: size for name, (there, size) in words.items() if there}
     return {name: (0, size) if name.endswith("N") else (size, 0) for name, size in moved.items()}

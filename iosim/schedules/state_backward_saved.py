@@ -40,6 +40,7 @@ from .state import (
     INITIAL_STATE,
     OF_PROBLEM,
     beta_words,
+    by_heads,
     decay_words,
     decays,
     example,
@@ -48,7 +49,6 @@ from .state import (
     rule_of,
     state_type,
     tiles_named,
-    whole_keys,
 )
 from .state_backward import TENSORS, backward_answer, has_gates, value_products
 from .state_saved import SAVED, slot, slot_rows
@@ -62,8 +62,9 @@ if TYPE_CHECKING:
 
 
 def any_rule(p: Attention) -> Attention:
-    """A state is causal by itself and takes no mask, but --padding; gradients take no --normalise and no --features."""
-    return narrowed(whole_keys(p), features=0)
+    """A state is causal by itself and takes no mask, but --padding; gradients take no --normalise, no
+    --features and no packed heads."""
+    return narrowed(by_heads(p), features=0)
 
 
 def saved(chip: Machine, p: Attention, t: Tiling) -> None:

@@ -25,9 +25,10 @@ from .state import (
     decay_words,
     decays,
     gate_words,
-    key_words,
+    group,
     rule_of,
     sizes_of_state,
+    state_rows,
     state_type,
     whole_keys,
 )
@@ -102,7 +103,7 @@ def last_of_ring(chip: Machine, p: Attention, share: Share, r: Tile, x: Tile) ->
 def blocks(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[Tile, Tile]]:
     """The blocks of columns of the state, as its rows and their columns."""
     for x in chip.tiles(p.dv, columns(p, t)):
-        for r in chip.tiles(key_words(p), key_words(p)):
+        for r in chip.tiles(state_rows(p), state_rows(p)):
             yield r, x
 
 
@@ -159,12 +160,13 @@ def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
 
 def decode_traffic(p: Attention, t: Tiling) -> Words:
     """R = s + b (2d + g) + dv, W = s + dv a step, for b blocks of columns; and the copy of a state that is given."""
-    b, s, N = -(-p.dv // cast("int", columns(p, t))), p.d * p.dv, p.N
+    b, N, G = -(-p.dv // cast("int", columns(p, t))), p.N, cast("int", group(p))
+    s = G * p.d * p.dv
     words = {
         "Q": (b * N * p.d, 0),
         "K": (b * N * p.d, 0),
-        "V": (N * p.dv, 0),
-        "O": (0, N * p.dv),
+        "V": (G * N * p.dv, 0),
+        "O": (0, G * N * p.dv),
         "slot": (N * s, N * s),
     }
     return copied({**words, **common.gate_traffic(p, b, b)}, p)
@@ -172,7 +174,7 @@ def decode_traffic(p: Attention, t: Tiling) -> Words:
 
 def copied(words: Words, p: Attention) -> Words:
     """The words, with those of a state that is copied into the slot."""
-    s = p.d * p.dv
+    s = p.d * p.dv * cast("int", group(p))
     more = {"S0": (s, 0), "slot": (words["slot"][0], words["slot"][1] + s)} if p[INITIAL_STATE] else {}
     return {**words, **more}
 
@@ -192,9 +194,10 @@ def ring_traffic(p: Attention, t: Tiling) -> Words:
 
 
 def decode_room(p: Attention, t: Tiling) -> int:
-    """s / b + 2d + 2dv / b + g + 1 words: a block of columns of the state, q, k, u, o, gates and a product."""
+    """s / b + 2d + 2dv / b + g + 1 words: a block of columns of the state, of each value head of a key, and q, k, u, o,
+    gates and a product of one."""
     w = cast("int", columns(p, t))
-    return p.d * w + 2 * p.d + 2 * w + cast("int", gate_words(p)) + 1
+    return cast("int", group(p)) * p.d * w + 2 * p.d + 2 * w + cast("int", gate_words(p)) + 1
 
 
 def ring_room(p: Attention, t: Tiling) -> int:
@@ -209,6 +212,11 @@ def one_sequence(p: Attention) -> Attention:
     return narrowed(whole_keys(p), features=0, padding=0)
 
 
+def one_value_head(p: Attention) -> Attention:
+    """Each value head has rows of its own, so they are not packed; no mask, padding, features or normaliser."""
+    return narrowed(one_sequence(p), gqa="repeat", choice_rows=1)
+
+
 def steps_named(p: Attention, memory: bool) -> Tiling | None:
     """The tiles of a step of decoding: the columns that are given, else all, or what M decides."""
     return None if memory and not p[COLUMNS] else Tiling(1, 1, cols_o=p[COLUMNS] or p.dv)
@@ -216,7 +224,7 @@ def steps_named(p: Attention, memory: bool) -> Tiling | None:
 
 TENSORS_OF_STEP = {
     **TENSORS_OF_STATE,
-    "slot": Tensor((key_words, "dv"), "state", dtype=state_type),
+    "slot": Tensor((state_rows, "dv"), "state", dtype=state_type),
     "U": Tensor(("N", "dv"), "input"),
 }
 register(
@@ -263,7 +271,7 @@ register(
         family="state-decode",
         example=example,
         answer=answer,
-        about=one_sequence,
+        about=one_value_head,
         known_as="ring, lazy-state, replay",
     )
 )

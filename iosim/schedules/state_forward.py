@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..core.arrays import smaller
-from ..core.dependent_tiles import Stretch
+from ..core.dependent_tiles import Each, Moved, Stretch
 from ..steps.passes import add_sum
 from ..steps.softmax import accumulate, normalise, zeros
 from ..steps.state import add_chunk, add_keys, delta_values, key_products, products, read_normaliser, read_state
@@ -20,6 +20,7 @@ from .state import (
     OF_PROBLEM,
     TENSORS_OF_STATE,
     State,
+    alone,
     blocks,
     columns,
     decay_words,
@@ -27,15 +28,18 @@ from .state import (
     first_state,
     gate_traffic,
     gate_words,
+    group,
     key_words,
     last_state,
     length,
     rows_of,
     rule_of,
     sizes_of_state,
+    state_rows,
     state_traffic,
     tiles_named,
     tokens,
+    value_rows,
     whole_keys,
     with_state,
     without_delta,
@@ -72,12 +76,25 @@ def pass_over_tokens(chip: Machine, p: Attention, t: Tiling, width: Size) -> Non
 
 
 def through_chunk(chip: Machine, p: Attention, c: Tile, state: State) -> None:
-    """O of a chunk of tokens, and their keys and values added to the state."""
-    k, v = rows_of(chip, p, "K", c), chip.load("V", c, state.x)
+    """O of a chunk of tokens, and their keys and values added to the state. Value heads that share a key are taken one
+    by one, with q and k on chip for all of them."""
+    k = rows_of(chip, p, "K", c)
+    if alone(p):
+        of_value_head(chip, p, c, k, state)
+        return
+    q = rows_of(chip, p, "Q", c)
+    for h in chip.tiles(group(p), 1):
+        own = State(state.S[Each(state_rows(p), h, key_words(p))], None, state.r, state.x)
+        of_value_head(chip, p, Moved(value_rows(p), c, ((p.N, h), (1, c))), k, own, q)
+
+
+def of_value_head(chip: Machine, p: Attention, c: Tile, k: Block, state: State, q: Block | None = None) -> None:
+    """`through_chunk` for one value head, whose rows are c."""
+    v = chip.load("V", c, state.x)
     gates = decays(chip, p, c)
     if rule_of(p).delta:
         delta(chip, c, k, v, state.S, *gates)
-    output(chip, p, c, (k, v, *gates), state)
+    output(chip, p, c, (k, v, *gates), state, q)
     take_in(chip, state, k, v, *gates)
 
 
@@ -89,10 +106,17 @@ def delta(chip: Machine, c: Tile, k: Block, v: Block, S: Block, *gates: Input) -
     chip.free(s)
 
 
-def output(chip: Machine, p: Attention, c: Tile, chunk: tuple[Block, Block, *tuple[Input, ...]], state: State) -> None:
-    """O of a chunk, from the state before it and from its own keys."""
+def output(
+    chip: Machine,
+    p: Attention,
+    c: Tile,
+    chunk: tuple[Block, Block, *tuple[Input, ...]],
+    state: State,
+    q: Block | None = None,
+) -> None:
+    """O of a chunk, from the state before it and from its own keys. Its queries are read, unless they are there."""
     k, u, *gates = chunk
-    q = rows_of(chip, p, "Q", c)
+    q = rows_of(chip, p, "Q", c) if q is None else q
     o = chip.compute("O", (c, state.x), zeros)
     chip.update(o, read_state, q, state.S, *gates)
     s = chip.compute("P", (c, c), products, q, k, *gates)
@@ -114,7 +138,7 @@ def take_in(chip: Machine, state: State, k: Block, u: Block, *gates: Input) -> N
 def tiles_of_state(chip: Machine, p: Attention, t: Tiling) -> None:
     """Blocks of rows and columns of the state, each in one pass over all tokens. O is a sum over blocks of rows, which
     goes back and forth, but for the first of them."""
-    m, rows = key_words(p), state_rows(p, t)
+    m, rows = key_words(p), rows_of_block(p, t)
     for x in chip.tiles(p.dv, columns(p, t), parallel=True):
         for part, first in ((Stretch(m, 0, rows), True), (Stretch(m, rows, m - rows), False)):
             for r in chip.tiles(part, rows):
@@ -137,7 +161,7 @@ def tile_of_state(chip: Machine, p: Attention, t: Tiling, r: Tile, x: Tile, firs
     last_state(chip, p, state)
 
 
-def state_rows(p: Attention[Size], t: Tiling[Size]) -> Size:
+def rows_of_block(p: Attention[Size], t: Tiling[Size]) -> Size:
     """The rows of a block of the state."""
     return smaller(t.depth, key_words(p))
 
@@ -146,7 +170,7 @@ def state_rows(p: Attention[Size], t: Tiling[Size]) -> Size:
 
 
 def fused_traffic(p: Attention, t: Tiling) -> Words:
-    """R = N (2d + dv + g), W = N dv: each word once."""
+    """R = N (2d + dv + g), W = N dv: each word once. Value heads that are packed share q and k."""
     return pass_traffic(p, 1)
 
 
@@ -158,7 +182,8 @@ def split_traffic(p: Attention, t: Tiling) -> Words:
 def pass_traffic(p: Attention, b: int) -> Words:
     """The words of a pass for each of b blocks of columns, and of a state that is given or asked for."""
     n = cast("int", length(p))
-    rows = {"Q": (b * n * p.d, 0), "K": (b * n * p.d, 0), "V": (n * p.dv, 0), "O": (0, n * p.dv)}
+    values = n * p.dv * cast("int", group(p))
+    rows = {"Q": (b * n * p.d, 0), "K": (b * n * p.d, 0), "V": (values, 0), "O": (0, values)}
     return {**rows, **gate_traffic(p, b, b), **state_traffic(p)}
 
 
@@ -196,7 +221,9 @@ def pass_room(p: Attention, t: Tiling, w: int) -> int:
     C, m, g = min(t.rows_q, cast("int", length(p))), cast("int", key_words(p)), cast("int", gate_words(p))
     most = C * (2 * m + 2 * w + g + bool(p[NORMALISE])) + C * C
     made = C * (2 * m + w + p.d + g) if p[FEATURES] else 0
-    return m * w + (m if p[NORMALISE] else 0) + max(most, made)
+    if not alone(p):  # q and k of all value heads are made first
+        made = C * (2 * m + p.d) if p[FEATURES] else 0
+    return cast("int", group(p)) * m * w + (m if p[NORMALISE] else 0) + max(most, made)
 
 
 def tiles_room(p: Attention, t: Tiling) -> int:

@@ -22,6 +22,7 @@ from .state import (
     OF_PROBLEM,
     TENSORS_OF_STATE,
     blocks,
+    by_heads,
     columns,
     decay_words,
     decays,
@@ -38,7 +39,6 @@ from .state import (
     state_type,
     tiles_named,
     tokens,
-    whole_keys,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ register(
         exact_traffic=saved_traffic,
         footprint=saved_room,
         options=(*OF_PROBLEM, CHUNK, COLUMNS),
-        about=whole_keys,
+        about=by_heads,
         known_as="chunk, chunk-gated-delta-rule, chunk-gla, chunk-simple-gla, flash-linear-attention, fla",
         tensors=TENSORS_SAVED,
         **FORWARD,

@@ -81,3 +81,8 @@ def test_commands_say_it(command, ask, iosim):
     found = iosim(*args)
     assert f"note: {note}\n" in found.stderr and "note:" not in found.stdout and "without --visit-all" in note
     assert ask(*(x for x in args if x != "--visit-all"))["notes"] == []
+
+
+def test_a_state_that_takes_no_mask_is_not_said_to_skip_nothing():
+    """The mask is refused, so nothing is said of what it saves."""
+    assert mask_notes(Attention(8, 4, mask=parse_mask("causal"), rule="gdn"), ["state-fused", "state-saved"]) == []

@@ -286,3 +286,14 @@ def test_a_page_has_the_conditions_of_a_gpu(tmp_path, iosim):
     tiles = count(1100, 64, hardware="h100")["flash2"]
     assert f"{tiles.Br}x{tiles.Bc}" in page.read_text()
     assert "FA2, FA3: published tiles of FlashAttention-2 and FlashAttention-3" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--rule", "kda", "--heads", 4, "--key-heads", 2), ("--rule", "linear", "--normalise"), ("--rule", "linear", "--features", 16),
+     ("--rule", "gdn", "--heads", 4, "--key-heads", 2, "--gqa", "pack"), ("--rule", "gdn", "--schedule", "state-verify")],
+)  # fmt: skip
+def test_a_page_about_a_state(iosim, options):
+    """A page is made for every rule, and its heading says which."""
+    done = iosim("report", "--N", 96, "--d", 8, "--M", "8KB", *options)
+    assert done.exit_code == 0 and f"<h1>Attention with a state, {options[1]}, N = 96, d = 8" in done.stdout

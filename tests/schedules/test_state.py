@@ -37,7 +37,10 @@ def random_problem(rng, name):
         options |= rng.choice([{}, {"accepted": rng.randint(0, drafts)}])
     if BY_NAME[rule].phi:
         options |= {"normalise": rng.random() < 0.5, "features": rng.choice([0, 0, 1, 5, 9])}
-    p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options)
+    if rng.random() < 0.3:
+        heads = rng.randint(1, 3)
+        options |= {"heads": heads * rng.randint(1, 3), "key_heads": heads, "gqa": "pack"}
+    p = problem(name, rule, rng.randint(1, 40), rng.randint(1, 9), rng.randint(1, 9), **options).packed
     sizes = {size: rng.randint(1, 10) for size in SCHEDULES[name].more_tiles}
     return p, Tiling(rng.randint(1, 45), 1, **sizes)
 
@@ -266,6 +269,39 @@ def test_an_old_name_says_what_to_type(old):
 def test_padding_moves_nothing():
     one, other = (iosim.count(20, 4, rule="gdn", padding=n)["state-fused"] for n in (0, 5))
     assert one.total * 15 == other.total * 20
+
+
+def test_value_heads_that_are_packed_read_q_and_k_once():
+    """16 key heads and 32 value heads: 2d words of q and k a token and key head, dv, g and dv of each value head. The
+    floor, which shares q and k, is met but for the first decay of each head."""
+    sizes = {"N": 8192, "d": 128, "rule": "gdn", "heads": 32, "key_heads": 16, "chunk": 64}
+    found, apart = (iosim.count(**sizes, gqa=how) for how in ("pack", "repeat"))
+    packed = found["state-fused"]
+    assert (packed.reads, packed.writes) == (8192 * (16 * 256 + 32 * 130), 8192 * 32 * 128)
+    assert packed.total == 101_187_584, "docs/schedules/state.md"
+    assert packed.reads + packed.writes == next(b.words for b in found.bounds if b.name == "state: compulsory") + 32
+    assert packed.sram_peak_words == 2 * 128 * 128 + 64 * (4 * 128 + 2) + 64 * 64
+    assert apart["state-fused"].total - packed.total == 8192 * 16 * 256
+    both = [
+        iosim.count(**{**sizes, "N": 9, "chunk": 0}, gqa=how, schedules="state-decode")["state-decode"]
+        for how in ("pack", "repeat")
+    ]
+    assert both[1].total - both[0].total == 9 * 16 * 256
+
+
+@pytest.mark.parametrize(
+    "name", ["state-tiles", "state-saved", "state-ring", "state-verify", "state-bwd", "state-bwd-saved"]
+)
+def test_other_schedules_pack_no_value_heads(name):
+    with pytest.raises(InputError, match="pack"):
+        iosim.count(8, 4, "4KB", rule="mamba2", heads=4, key_heads=2, gqa="pack", schedules=name)
+
+
+def test_packed_value_heads_have_no_normaliser():
+    with pytest.raises(InputError, match="no normaliser"):
+        iosim.count(
+            8, 4, "4KB", rule="linear", normalise=True, heads=4, key_heads=2, gqa="pack", schedules="state-fused"
+        )
 
 
 def test_more_drafts_than_there_are_cannot_be_accepted():
