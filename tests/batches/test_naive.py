@@ -21,6 +21,7 @@ OTHERS = {
     "causal&(window:{n}|sink:2)": lambda x, y, n: y <= x and (x - y <= n or y < 2),
     "causal&strided:{n}": lambda x, y, n: y <= x and (x - y) % n == 0,
     "causal&global:{n}": lambda x, y, n: y <= x and (x < n or y < n),
+    "dilated:1:{n}": lambda x, y, n: abs(x - y) <= n and (x - y) % n == 0,
     "~window:{n}": lambda x, y, n: abs(x - y) > n,
 }
 
