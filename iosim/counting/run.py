@@ -52,6 +52,7 @@ def choose_tiling(
         return Tiling(1, 1)
     if isinstance(rule, Tiling):
         check_sizes(schedule, rule)
+        check_named(schedule, rule, problem)
         return rule
     if (named := named_tiles(schedule, rule, problem, M_bytes)) is not None:
         return named
@@ -65,6 +66,13 @@ def choose_tiling(
         return best_tiles(schedule, problem, M_bytes, multiple)
     M_words = M_bytes // problem.word_bytes
     return paper_tiles(problem, M_words) if M_words else None
+
+
+def check_named(schedule: Schedule, rule: Tiling, problem: Attention) -> None:
+    """Raise InputError for tiles of other rows than --chunk says, where it is given too."""
+    chunk = dict(problem.own).get("chunk")
+    if chunk and schedule.reads("chunk") and chunk != rule.rows_q:
+        raise InputError("--tiles", f"{rule.rows_q} rows", f"{chunk}, as --chunk says", "leave out one of the two")
 
 
 def named_tiles(schedule: Schedule, rule: Rule, problem: Attention, M_bytes: object) -> Tiling | None:

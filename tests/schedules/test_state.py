@@ -252,7 +252,7 @@ def test_bytes_are_the_words_of_each_tensor_times_its_type():
 @pytest.mark.parametrize(
     "given, said",
     [({"mask": "window:3"}, "--padding"), ({"mask": "causal"}, "causal by itself"), ({"key_heads": 3}, "divisor"),
-     ({"Nk": 5}, "Nk"), ({"rule": "gdn", "normalise": True}, "linear")],
+     ({"chunk": 4, "tiles": "2x1", "schedules": "state-fused"}, "as --chunk says"), ({"Nk": 5}, "Nk"), ({"rule": "gdn", "normalise": True}, "linear")],
 )  # fmt: skip
 def test_what_a_state_refuses(given, said):
     asked = {"N": 8, "d": 4, "rule": "linear", "heads": 4, **given}
