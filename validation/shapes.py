@@ -136,7 +136,6 @@ def family() -> list[Job]:
 def levels() -> list[Job]:
     """Tuned kernels and ten generated ones, whose reads of shared memory are compared with the counted ones."""
     own = [job for job in tuned() if isinstance(job, ScheduleJob)]
-    own = [job for job in tuned() if isinstance(job, ScheduleJob)]
     rows = [(64, "64x64", "fp16"), (64, "128x64", "fp16"), (64, "64x64", "bf16"), (128, "64x64", "fp16"),
             (128, "128x64", "fp16"), (32, "64x128", "fp16"), (64, "32x32", "fp16"), (64, "16x64", "fp16"),
             (64, "48x80", "fp16"), (64, "64x64", "fp32")]  # fmt: skip
