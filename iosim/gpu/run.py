@@ -60,9 +60,9 @@ def prepare(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArray
 def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[DeviceArrays, dict[str, tuple[int, int]]]:
     """(outputs, counts) of one run.
 
-    `outputs` is {tensor: CuPy array (instances, *axes)} of every tensor that is not an input, as floats of its dtype
-    (bf16 as float32). `counts` is {tensor: (words read, words written)} over all instances, as the kernels counted
-    them. It is empty unless the program was generated with count=True.
+    `outputs` is {tensor: CuPy array (instances, *axes)} of every tensor that is not an input, or that a kernel writes,
+    as floats of its dtype (bf16 as float32). `counts` is {tensor: (words read, words written)} over all instances, as
+    the kernels counted them. It is empty unless the program was generated with count=True.
     """
     arrays, tables, counts = prepare(program, inputs)
     launch_all(program, arrays, tables, counts)
@@ -70,6 +70,6 @@ def run_on_device(program: Program, inputs: Mapping[str, object]) -> tuple[Devic
     outputs = {
         name: device.from_device(arrays[name], array.dtype)
         for name, array in program.arrays.items()
-        if name not in inputs
+        if name not in inputs or (name, "writes") in program.counters
     }
     return outputs, program.counts_by_tensor(counts.get()) if program.count else {}

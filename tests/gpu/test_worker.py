@@ -11,7 +11,7 @@ from iosim.core.problem import Attention
 from iosim.core.rounding import to_bf16
 from iosim.core.tiling import Tiling
 from iosim.counting.roundings import roundings
-from iosim.gpu import outputs, worker
+from iosim.gpu import outputs, run, worker
 from iosim.gpu.jobs import ScheduleJob
 from iosim.gpu.moved import moved
 from iosim.gpu.ncu import run as ncu
@@ -239,3 +239,15 @@ def test_o_is_rounded_as_often_as_the_kernel_has_to():
     p = Attention(864, 16, dtype="fp16", acc_dtype="fp16")
     assert [outputs.held_keys(ScheduleJob("flash1", p, Tiling(16, keys))) for keys in (96, 432)] == [96, 16]
     assert outputs.held_keys(ScheduleJob("flash1", replace(p, dtype="fp32", acc_dtype="fp32"), Tiling(16, 432))) is None
+
+
+@pytest.mark.parametrize("name", ["state-decode", "state-ring"])
+def test_a_tensor_that_kernels_change_in_place_is_an_output(name, monkeypatch):
+    """The state in its slot is given, and it is what the steps leave."""
+    cuda = SimpleNamespace(Device=lambda: SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setattr(run.device, "cupy", lambda: SimpleNamespace(cuda=cuda, **vars(np)))
+    monkeypatch.setattr(run.device, "launch", lambda program, kernel, arrays, tables, counts: arrays["slot"].fill(7))
+    job = ScheduleJob(name, Attention(4, 8, rule="gdn", dtype="fp32"), Tiling(1, 1))
+    program, inputs, _ = outputs.example_of(job)
+    found, _ = run.run_on_device(program, outputs.on_device(inputs))
+    assert {*found} >= {"O", "slot"} and (found["slot"] == 7).all() and "Q" not in found

@@ -16,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ SAID = ("reads", "writes", "read_bytes", "write_bytes", "read_sectors", "write_s
 COLUMNS = ("call", "kernel", "grid", "threads", *METRICS, *SAID)
 COMPILE_SECONDS, PROFILE_SECONDS = 70, 60
 MOST_LAUNCHES = 120
+PYTORCHS_OWN = ("void ", "at::")  # as sums of partial outputs
 
 
 # ---------------------------------------------------------------- on the GPU
@@ -87,7 +89,7 @@ def profiled() -> None:
 def measure(folder: Path) -> list[dict[str, Any]]:
     """A row for each launch of each call that ran."""
     compile_all()
-    log = folder / "ncu.csv"
+    log = Path(tempfile.mkdtemp(), "ncu.csv")
     command = [find_ncu(), "--clock-control", "none", "--csv", "--print-units", "base", "--profile-from-start", "off",
                "--launch-count", str(MOST_LAUNCHES), "--metrics", ",".join(METRICS.values()), "--force-overwrite",
                "--log-file", str(log), sys.executable, "-W", "ignore", __file__, str(folder), "--worker"]  # fmt: skip
@@ -156,21 +158,32 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def ratios(row: dict[str, Any]) -> dict[str, Any]:
-    """What was measured over what is counted: loads over words and over sectors, stores over words, DRAM over distinct
-    bytes."""
-    pairs = {
-        "loads / words": ("loads", "read_bytes"),
-        "loads / sectors": ("loads", "read_sectors"),
-        "stores / words": ("stores", "write_bytes"),
-        "DRAM / distinct": ("dram_read", "distinct_read_bytes"),
-    }
-    found = {name: row[a] / row[b] if row.get(b) else None for name, (a, b) in pairs.items()}
-    return {"call": row["call"], "kernel": row["kernel"][:44], **found, "us": row["nanoseconds"] / 1000}
+PAIRS = {
+    "loads / words": ("loads", "read_bytes"),
+    "loads / sectors": ("loads", "read_sectors"),
+    "stores / words": ("stores", "write_bytes"),
+    "DRAM / distinct": ("dram_read", "distinct_read_bytes"),
+}
+
+
+def ratio(row: dict[str, Any], name: str) -> float:
+    """What was measured of a launch over what is counted, by the name of the pair."""
+    measured, counted = PAIRS[name]
+    return row[measured] / row[counted]  # type: ignore[no-any-return]
+
+
+def own(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The launches of the package's own kernels."""
+    return [row for row in rows if not row["kernel"].startswith(PYTORCHS_OWN)]
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    shown = [{name: f"{x:.4f}" if isinstance(x, float) else x for name, x in ratios(row).items()} for row in rows]
+    """A table of the package's own kernels: ratios where the words are known, else the counters alone."""
+    shown = []
+    for row in own(rows):
+        label = {"call": row["call"], "kernel": row["kernel"][:44], "us": f"{row['nanoseconds'] / 1000:.1f}"}
+        found = {name: f"{ratio(row, name):.4f}" for name in PAIRS} if row.get("reads") else {}
+        shown.append({**label, **{name: row[name] for name in METRICS}, **found})
     print(grid.table(shown))
 
 
