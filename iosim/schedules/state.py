@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from ..core.arrays import anywhere, at_first, smaller
-from ..core.dependent_tiles import Stretch
+from ..core.dependent_tiles import Each, Moved, Stretch
 from ..core.options import KEY_HEADS
 from ..core.problem import DENSE, Tensor, every, narrowed
 from ..core.tiling import Tiling
@@ -172,8 +172,8 @@ def columns(p: Attention[Size], t: Tiling[Size]) -> Size:
 
 
 def by_heads(p: Attention) -> Attention:
-    """Only state-fused, state-split and state-decode pack value heads; a state takes no mask, but --padding;
-    --normalise is of --schedule state-fused, --features of --rule linear."""
+    """Only state-fused, state-split, state-saved, state-decode and state-ring pack value heads; a state takes no mask,
+    but --padding; --normalise is of --schedule state-fused, --features of --rule linear."""
     return narrowed(whole_keys(p), gqa="repeat", choice_rows=1)
 
 
@@ -333,6 +333,34 @@ def blocks(chip: Machine, p: Attention, width: Size) -> Iterator[tuple[Tile, Til
     for x in chip.tiles(p.dv, width, parallel=True):
         for r in chip.tiles(state_rows(p), state_rows(p)):
             yield r, x
+
+
+class Head(NamedTuple):
+    """A value head of those that share a key: `h` says which, or None if it is alone."""
+
+    h: Tile | None
+
+    def rows(self, p: Attention, c: Tile) -> Tile:
+        """The rows of its values, gates and outputs of the tokens c."""
+        return c if self.h is None else Moved(value_rows(p), c, ((p.N, self.h), (1, c)))
+
+    def state(self, p: Attention, r: Tile) -> Tile:
+        """The rows of its state, of those of all value heads."""
+        return r if self.h is None else Each(state_rows(p), self.h, key_words(p))
+
+
+def value_heads(chip: Machine, p: Attention) -> Iterator[Head]:
+    """The value heads that share a key, one by one."""
+    if alone(p):
+        yield Head(None)
+    else:
+        for h in chip.tiles(group(p), 1):
+            yield Head(h)
+
+
+def shared(chip: Machine, p: Attention, name: str, c: Tile) -> Block | None:
+    """Rows that value heads share, read before the first of them. One that is alone reads them where it needs them."""
+    return None if alone(p) else rows_of(chip, p, name, c)
 
 
 def first_state(chip: Machine, p: Attention, r: Tile, x: Tile) -> State:

@@ -20,6 +20,7 @@ from .state import (
     RING,
     TENSORS_OF_STATE,
     State,
+    alone,
     beta_words,
     columns,
     decay_words,
@@ -27,9 +28,12 @@ from .state import (
     gate_words,
     group,
     rule_of,
+    shared,
     sizes_of_state,
     state_rows,
     state_type,
+    value_heads,
+    value_rows,
     whole_keys,
 )
 from .state_forward import through_chunk
@@ -68,36 +72,42 @@ def ring(chip: Machine, p: Attention, t: Tiling) -> None:
 
 def step_of_ring(chip: Machine, p: Attention, ring: Ends, i: Tile, r: Tile, x: Tile) -> None:
     """O of one token of a ring, from the state and from its rows. The delta rule appends its value to them."""
-    delta = rule_of(p).delta
-    q = chip.load("Q", i)
-    k = chip.load("K", UpTo(ring, i, own=True))
-    gates = decays(chip, p, UpTo(ring, i, own=True))
-    state = chip.load("slot", r, x)
-    o = chip.compute("O", (i, x), ring_state, q, state, k, *gates)
-    u, v = chip.load("U" if delta else "V", UpTo(ring, i, own=False), x), chip.load("V", i, x)
-    if delta:
-        answer = chip.compute("answer", (i, x), ring_key, state, k, *gates)
-        chip.update(v, ring_delta, chip.load("beta", i), answer, k, u, *gates)
-        chip.store(v, "U", i, x)
-    chip.update(o, ring_output, q, k, u, v, *gates)
-    chip.store(o, "O", i, x)
+    delta, rows = rule_of(p).delta, UpTo(ring, i, own=True)
+    q, k = chip.load("Q", i), chip.load("K", rows)
+    for head in value_heads(chip, p):
+        own, before = head.rows(p, i), head.rows(p, UpTo(ring, i, own=False))
+        gates = decays(chip, p, head.rows(p, rows))
+        state = chip.load("slot", head.state(p, r), x)
+        o = chip.compute("O", (own, x), ring_state, q, state, k, *gates)
+        u, v = chip.load("U" if delta else "V", before, x), chip.load("V", own, x)
+        if delta:
+            answer = chip.compute("answer", (own, x), ring_key, state, k, *gates)
+            chip.update(v, ring_delta, chip.load("beta", own), answer, k, u, *gates)
+            chip.store(v, "U", own, x)
+        chip.update(o, ring_output, q, k, u, v, *gates)
+        chip.store(o, "O", own, x)
 
 
 def last_of_ring(chip: Machine, p: Attention, share: Share, r: Tile, x: Tile) -> None:
     """The state with all rows of a ring, and from it O of the last token."""
-    delta = rule_of(p).delta
-    before, i = Ends(share, last=False), Ends(share, last=True)
-    k, gates, state = chip.load("K", share), decays(chip, p, share), chip.load("slot", r, x)
-    u, v = chip.load("U" if delta else "V", before, x), chip.load("V", i, x)
-    if delta:
-        answer = chip.compute("answer", (i, x), ring_key, state, k, *gates)
-        chip.update(v, ring_delta, chip.load("beta", i), answer, k, u, *gates)
-    chip.update(state, add_ring, k, u, v, *gates)
-    chip.free(k, u, v)
-    q, o = chip.load("Q", i), chip.compute("O", (i, x), zeros)
-    chip.update(o, read_state, q, state)
-    chip.store(o, "O", i, x)
-    chip.store(state, "slot", r, x)
+    delta, i = rule_of(p).delta, Ends(share, last=True)
+    k, q = chip.load("K", share), shared(chip, p, "Q", i)
+    for head in value_heads(chip, p):
+        own, before = head.rows(p, i), head.rows(p, Ends(share, last=False))
+        rows = head.state(p, r)
+        gates, state = decays(chip, p, head.rows(p, share)), chip.load("slot", rows, x)
+        u, v = chip.load("U" if delta else "V", before, x), chip.load("V", own, x)
+        if delta:
+            answer = chip.compute("answer", (own, x), ring_key, state, k, *gates)
+            chip.update(v, ring_delta, chip.load("beta", own), answer, k, u, *gates)
+        chip.update(state, add_ring, k, u, v, *gates)
+        chip.free(u, v)
+        if q is None:
+            chip.free(k)
+        query, o = chip.load("Q", i) if q is None else q, chip.compute("O", (own, x), zeros)
+        chip.update(o, read_state, query, state)
+        chip.store(o, "O", own, x)
+        chip.store(state, "slot", rows, x)
 
 
 def blocks(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[Tile, Tile]]:
@@ -111,7 +121,9 @@ def fill_slot(chip: Machine, p: Attention, t: Tiling) -> None:
     """Copy a state that is given, of a prefix, into the slot of the sequence."""
     if p[INITIAL_STATE]:
         for r, x in blocks(chip, p, t):
-            chip.store(chip.load("S0", r, x), "slot", r, x)
+            for head in value_heads(chip, p):
+                rows = head.state(p, r)
+                chip.store(chip.load("S0", rows, x), "slot", rows, x)
 
 
 # ---------------------------------------------------------------- sizes
@@ -121,8 +133,8 @@ def ring_rows(p: Attention[Size]) -> Size:
     """L, the steps from one write of the state to the next: --ring, or those that move the fewest bytes."""
     if p[RING]:
         return p[RING]
-    state = p.d * p.dv * bytes_of(state_type(p))
-    row = (p.d + p.dv) * bytes_of(p.dtype) + decay_words(p) * bytes_of("fp32")
+    state = group(p) * p.d * p.dv * bytes_of(state_type(p))
+    row = (p.d + group(p) * p.dv) * bytes_of(p.dtype) + group(p) * decay_words(p) * bytes_of("fp32")
     return best_length(state, row)
 
 
@@ -182,15 +194,16 @@ def copied(words: Words, p: Attention) -> Words:
 def ring_traffic(p: Attention, t: Tiling) -> Words:
     """A step that follows j others in its ring reads j rows more than its own, and each ring writes the state once. The
     delta rule writes the value of each step but the last of a ring."""
-    L, N, s, b = cast("int", ring_rows(p)), p.N, p.d * p.dv, -(-p.dv // cast("int", columns(p, t)))
+    L, N, b, G = cast("int", ring_rows(p)), p.N, -(-p.dv // cast("int", columns(p, t))), cast("int", group(p))
+    s, dv = G * p.d * p.dv, G * p.dv
     whole, rest = divmod(N, L)
     earlier = whole * (L * (L - 1) // 2) + rest * (rest - 1) // 2
     n = whole + (rest > 0)
-    delta, decay = rule_of(p).delta, cast("int", decay_words(p))
-    words = {"Q": (b * N * p.d, 0), "K": (b * (N + earlier) * p.d, 0), "O": (0, N * p.dv), "slot": (N * s, n * s)}
-    rows = {"V": (N * p.dv, 0), "U": (earlier * p.dv, (N - n) * p.dv)} if delta else {"V": ((N + earlier) * p.dv, 0)}
+    delta, decay = rule_of(p).delta, G * cast("int", decay_words(p))
+    words = {"Q": (b * N * p.d, 0), "K": (b * (N + earlier) * p.d, 0), "O": (0, N * dv), "slot": (N * s, n * s)}
+    rows = {"V": (N * dv, 0), "U": (earlier * dv, (N - n) * dv)} if delta else {"V": ((N + earlier) * dv, 0)}
     gates = {"g": (b * (N + earlier) * decay, 0)} if decay else {}
-    return copied({**words, **rows, **gates, **({"beta": (b * N, 0)} if delta else {})}, p)
+    return copied({**words, **rows, **gates, **({"beta": (G * b * N, 0)} if delta else {})}, p)
 
 
 def decode_room(p: Attention, t: Tiling) -> int:
@@ -202,19 +215,16 @@ def decode_room(p: Attention, t: Tiling) -> int:
 
 def ring_room(p: Attention, t: Tiling) -> int:
     """s / b + L (d + dv / b + g) words: a block of columns of the state, and all rows k, u and decays of a ring. The
-    delta rule has what the state answers to a key, and a gate. Every other step has a row less, and q and o."""
+    delta rule has what the state answers to a key, and a gate. Every other step has a row less, and q and o. Of value
+    heads that share a key rows and states are there one by one, and q beside all keys."""
     L, w = min(cast("int", ring_rows(p)), p.N), cast("int", columns(p, t))
-    return p.d * w + L * (p.d + w + cast("int", decay_words(p))) + beta_words(p) * (w + 1)
+    q = 0 if alone(p) else p.d
+    return p.d * w + q + L * (p.d + w + cast("int", decay_words(p))) + beta_words(p) * (w + 1)
 
 
 def one_sequence(p: Attention) -> Attention:
     """Decoding takes no mask, padding, features or normaliser: each step is a token of every sequence."""
     return narrowed(whole_keys(p), features=0, padding=0)
-
-
-def one_value_head(p: Attention) -> Attention:
-    """Each value head has rows of its own, so they are not packed; no mask, padding, features or normaliser."""
-    return narrowed(one_sequence(p), gqa="repeat", choice_rows=1)
 
 
 def steps_named(p: Attention, memory: bool) -> Tiling | None:
@@ -225,7 +235,7 @@ def steps_named(p: Attention, memory: bool) -> Tiling | None:
 TENSORS_OF_STEP = {
     **TENSORS_OF_STATE,
     "slot": Tensor((state_rows, "dv"), "state", dtype=state_type),
-    "U": Tensor(("N", "dv"), "input"),
+    "U": Tensor((value_rows, "dv"), "input"),
 }
 register(
     Schedule(
@@ -271,7 +281,7 @@ register(
         family="state-decode",
         example=example,
         answer=answer,
-        about=one_value_head,
+        about=one_sequence,
         known_as="ring, lazy-state, replay",
     )
 )

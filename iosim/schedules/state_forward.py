@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..core.arrays import smaller
-from ..core.dependent_tiles import Each, Moved, Stretch
+from ..core.dependent_tiles import Stretch
 from ..steps.passes import add_sum
 from ..steps.softmax import accumulate, normalise, zeros
 from ..steps.state import add_chunk, add_keys, delta_values, key_products, products, read_normaliser, read_state
@@ -34,12 +34,12 @@ from .state import (
     length,
     rows_of,
     rule_of,
+    shared,
     sizes_of_state,
-    state_rows,
     state_traffic,
     tiles_named,
     tokens,
-    value_rows,
+    value_heads,
     whole_keys,
     with_state,
     without_delta,
@@ -78,14 +78,10 @@ def pass_over_tokens(chip: Machine, p: Attention, t: Tiling, width: Size) -> Non
 def through_chunk(chip: Machine, p: Attention, c: Tile, state: State) -> None:
     """O of a chunk of tokens, and their keys and values added to the state. Value heads that share a key are taken one
     by one, with q and k on chip for all of them."""
-    k = rows_of(chip, p, "K", c)
-    if alone(p):
-        of_value_head(chip, p, c, k, state)
-        return
-    q = rows_of(chip, p, "Q", c)
-    for h in chip.tiles(group(p), 1):
-        own = State(state.S[Each(state_rows(p), h, key_words(p))], None, state.r, state.x)
-        of_value_head(chip, p, Moved(value_rows(p), c, ((p.N, h), (1, c))), k, own, q)
+    k, q = rows_of(chip, p, "K", c), shared(chip, p, "Q", c)
+    for head in value_heads(chip, p):
+        own = state if alone(p) else state._replace(S=state.S[head.state(p, state.r)])
+        of_value_head(chip, p, head.rows(p, c), k, own, q)
 
 
 def of_value_head(chip: Machine, p: Attention, c: Tile, k: Block, state: State, q: Block | None = None) -> None:

@@ -36,7 +36,7 @@ from .state import (
     sizes_of_state,
     state_type,
 )
-from .state_decode import best_length, blocks, copied, one_value_head, steps_named
+from .state_decode import best_length, blocks, copied, one_sequence, steps_named
 from .state_forward import delta, output, through_chunk
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def verify_room(p: Attention, t: Tiling) -> int:
 def accepted_drafts(p: Attention) -> Attention:
     """At most all drafts are accepted, and value heads are not packed; no mask, padding, features or normaliser."""
     most = {} if p[ACCEPTED] is None else {"accepted": smaller(p[ACCEPTED], p[DRAFTS])}
-    return narrowed(one_value_head(p), **most)
+    return narrowed(one_sequence(p), gqa="repeat", choice_rows=1, **most)
 
 
 TENSORS_OF_VERIFICATION = {

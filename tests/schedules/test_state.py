@@ -8,6 +8,7 @@ from verdicts import wrong
 
 import iosim
 from iosim import SCHEDULES, Attention, Capacity, Folded, InputError, Machine, Numeric, Tiling, Traffic
+from iosim.counting.state_floors import ring_words
 from iosim.schedules.state import BY_NAME, RULES, gate_words, rule_of, state_words
 from iosim.schedules.state_decode import ring_rows
 from iosim.search.best import footprint
@@ -289,9 +290,30 @@ def test_value_heads_that_are_packed_read_q_and_k_once():
     assert both[1].total - both[0].total == 9 * 16 * 256
 
 
-@pytest.mark.parametrize(
-    "name", ["state-tiles", "state-saved", "state-ring", "state-verify", "state-bwd", "state-bwd-saved"]
-)
+def test_a_packed_ring_is_the_best_of_its_class():
+    """Two value heads of a key head, states in fp32: 18 rows (docs/state.md), and the bytes of D2 beside what the delta
+    rule appends and the steps' own words."""
+    sizes = {"d": 128, "rule": "deltanet", "heads": 2, "key_heads": 1, "dtype": "fp16", "state_dtype": "fp32"}
+    found = iosim.count(N=180, **sizes, gqa="pack", schedules="state-ring")["state-ring"]
+    state, row, own = 2 * 128 * 128 * 4, 3 * 128 * 2, (4 * 128 + 2) * 2
+    assert found.tensors["slot"] == {"reads": 180 * state // 4, "writes": 10 * state // 4}
+    assert found.read_bytes == 180 * (state + own) + 180 * row * 17 // 2
+    appended = 170 * 2 * 128 * 2  # U, of all but the last step of each ring
+    assert found.total_bytes - appended - 180 * (own + 2 * 128 * 2) == ring_words(180, state, row) + state
+
+
+def test_packed_states_that_are_saved_read_k_once_a_pass():
+    sizes = {"N": 96, "d": 16, "dv": 24, "rule": "gdn", "heads": 3, "key_heads": 1, "chunk": 32}
+    apart, packed = (
+        iosim.count(**sizes, gqa=how, schedules="state-saved")["state-saved"] for how in ("repeat", "pack")
+    )
+    q, k = 96 * 16, 4 * 96 * 16
+    read = [[found.tensors[name]["reads"] for name in "KQ"] for found in (apart, packed)]
+    assert read == [[3 * k, 3 * q], [k, q]]
+    assert apart.total - packed.total == 2 * (q + k)
+
+
+@pytest.mark.parametrize("name", ["state-tiles", "state-verify", "state-bwd", "state-bwd-saved"])
 def test_other_schedules_pack_no_value_heads(name):
     with pytest.raises(InputError, match="pack"):
         iosim.count(8, 4, "4KB", rule="mamba2", heads=4, key_heads=2, gqa="pack", schedules=name)
