@@ -222,6 +222,24 @@ def test_what_a_mesh_needs(kind, mask):
 
 
 @pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("kind", ["forward", "backward", "step"])
+def test_what_a_ring_of_groups_needs(kind, mask):
+    """Of keys that go round those that a row of the other group sees, as where only these are sent. Words that a group
+    exchanges are whole tokens: a mask leaves out none of them."""
+    for name in ("ring", "zigzag", "ring-coded", "ulysses", "usp", "usp-zigzag"):
+        scheme, groups = PASSES[kind][name], 0
+        for t in cases(kind, name, mask):
+            if t.layout != "blocks" and mask != "causal":
+                continue
+            ahead = links_by_hand.forward_words(f"{name}-needed", t) if kind != "backward" else {}
+            back = links_by_hand.backward_words(f"{name}-needed", t, kind == "step") if kind != "forward" else {}
+            found = needed(scheme, t, links_by_hand.arrivals(scheme, t).found)
+            assert +Counter(found) == +(Counter(ahead) + Counter(back)), (name, t)
+            groups += t.apart > 1
+        assert groups or name not in ("ulysses", "usp")
+
+
+@pytest.mark.parametrize("mask", MASKS)
 def test_what_rows_that_go_round_need(mask):
     scheme = PASSES["backward"]["pass-q"]
     for t in cases("backward", "pass-q", mask):
