@@ -13,7 +13,7 @@ from paths import DOCS
 
 import iosim
 from iosim.batches.cascade import LEVEL, MERGE
-from iosim.batches.moved import LENGTHS_BYTES
+from iosim.batches.moved import LENGTHS_BYTES, counted
 from iosim.batches.ways import BY_NAME, KEY_TILES
 from iosim.commands.cli import main
 from iosim.core.folded import Folded
@@ -471,3 +471,9 @@ def test_the_room_of_unequal_requests_is_that_of_the_one_and_the_launch_that_nee
         assert together[way].smem_peak_bytes == max(found[way].smem_peak_bytes for found in apart), way
     tiles_of_q_and_k = (20 + 32) * 16 * 2
     assert together["split"].smem_peak_bytes > tiles_of_q_and_k
+    asked = {"d": 128, "heads": 32, "kv_heads": 8, "mask": "causal", "hardware": "h100", "ways": "FlashInfer"}
+    found = iosim.batch("512:4096, 1:8192, 1:9000", **asked)
+    launches = [counted(found.batch, one) for one in BY_NAME["FlashInfer"].launches(found.batch)]
+    for name in ("smem_peak_bytes", "sram_peak_bytes"):
+        prompts, tokens = sorted((int(np.max(one.of[name])) for one in launches), reverse=True)
+        assert getattr(found["FlashInfer"], name) == prompts > tokens
