@@ -304,6 +304,11 @@ def state_bounds(p: Attention, M_words: int | None, attainable: int | None) -> l
                   form=f.name, of_class=f.of_class)
             for f in of_state.statements(p, M_words)
         ),
+        *(
+            Bound(f"state: {name}", None, of_class, of_state.DOCS, "not proven: words of phi(k) follow from those of k",
+                  False)
+            for name, of_class in of_state.without_proof(p, M_words)
+        ),
         counted("state: attainable", attainable, bool(M_words)),
     ]  # fmt: skip
 

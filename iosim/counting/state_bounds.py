@@ -39,24 +39,38 @@ def products(p: Attention, M_words: int, chunk: int | None = None) -> StateFloor
     A chunk has the tokens of the tiles that are counted, else those of --chunk, else as many as usual.
     """
     one, tokens = problem_of(p), chunk or int(p[CHUNK]) or USUAL_CHUNK
-    if M_words < 1 or key_words(p) != p.d:
+    if M_words < 1 or of_features(p):
         return None
     words = heads_of_problem(p).instances * max(0, product_words(one, M_words, tokens))
     return StateFloor("S", words, once(tokens), f"moved, for M < {one.state:,} words, a state", M_words < one.state)
 
 
 def of_token(p: Attention) -> list[StateFloor]:
-    """D1 and D2, for a step of one token behind a state; none with features or a normaliser."""
+    """D1 and D2, for a step of one token behind a state; D1 alone with features."""
     one, heads = problem_of(p), heads_of_problem(p).instances
-    if one.normaliser or key_words(p) != p.d:
-        return []
     (read, written), row = one.own, one.d + one.dv
-    mean = ring_words(one.N, one.state, row) // one.N
-    after = f"read in a step, from token {min(one.d, one.dv) + 1:,} on, or behind a given state"
-    return [
-        StateFloor("D1", heads * (read + step_reads(one)), EMPTY, after),
-        StateFloor("D2", heads * (read + written + mean), RING, f"moved in a step, mean of {one.N:,} steps"),
-    ]
+    after, given = f"from token {min(one.rows, one.dv + one.normaliser) + 1:,} on", "behind a given state"
+    if of_features(p):
+        after = f"from token {one.rows + 1:,} on"
+    when = f"{after}, or {given}"
+    if of_features(p) and one.normaliser:
+        when = given if one.initial else after
+    D1 = StateFloor("D1", heads * (read + step_reads(one)), EMPTY, f"read in a step, {when}")
+    if of_features(p):
+        return [D1]
+    mean = ring_words(one.N, one.stored, row) // one.N
+    return [D1, StateFloor("D2", heads * (read + written + mean), RING, f"moved in a step, mean of {one.N:,} steps")]
+
+
+def of_features(p: Attention) -> bool:
+    """Whether words of phi(k) follow from fewer, or more, words of k. No S and no D2 is proven then."""
+    return key_words(p) != p.d
+
+
+def without_proof(p: Attention, M_words: int | None) -> list[tuple[str, str]]:
+    """(name, class) of the floors that other problems have and that this one has not."""
+    lost = [*([("S", once(int(p[CHUNK]) or USUAL_CHUNK))] if M_words else []), ("D2", RING)]
+    return lost if of_features(p) else []
 
 
 def state_floor(p: Attention, M_words: int | None, chunk: int | None = None) -> StateFloor:

@@ -89,11 +89,17 @@ def product_words(p: StateProblem, M_words: int, chunk: int = 0) -> int:
 
 def step_reads(p: StateProblem, token: int | None = None, kept: int = 0) -> int:
     """The least words of earlier tokens that a step reads (D1), beside its own inputs, from a chip that keeps `kept`
-    words between steps. `token` counts from 1; None: any token behind min(d, dv) others."""
-    rank = min(p.d, p.dv)
-    if token is not None and not p.initial:
-        rank = min(rank, token - 1)
-    return max(0, rank * (p.d + p.dv - rank) - kept)
+    words between steps. `token` counts from 1; None: any token behind as many others as matter.
+
+    With a normaliser outputs give S and z up to a common factor. With phi, and no state given, values alone are varied.
+    """
+    rows, columns = p.rows or p.d, p.dv + p.normaliser
+    before = None if token is None or p.initial else token - 1
+    if rows != p.d and not p.initial:
+        return max(0, (rows if before is None else min(rows, before)) * p.dv - kept)
+    full = min(rows, columns)
+    rank = full if before is None else min(full, before)
+    return max(0, rank * (rows + columns - rank) - (p.normaliser and rank == full) - kept)
 
 
 def ring_words(steps: int, state: int, row: int) -> int:

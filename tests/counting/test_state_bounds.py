@@ -8,7 +8,7 @@ import iosim
 from iosim import SCHEDULES, Attention, Tiling
 from iosim.counting.run import measure
 from iosim.counting.state_bounds import compulsory, products, state_floor
-from iosim.counting.state_floors import compulsory_words, product_words
+from iosim.counting.state_floors import compulsory_words, product_words, ring_words
 from iosim.counting.state_heads import problem_of
 from iosim.schedules import applies
 from iosim.schedules.state import BY_NAME
@@ -39,6 +39,23 @@ def test_bounds_of_pairs_of_value_heads():
     assert round(found["state: compulsory"].words / 8192 / 32) == 388
     assert found["state: D1"].words == 16 * (128 * 256 + 2 * 128 + 256 + 4)
     assert found["state: D1"].valid and found.answer == "No exact algorithm moves fewer than 101,711,840 words."
+
+
+def test_steps_with_a_normaliser_and_with_phi():
+    """With phi no S and no D2 is proven, and the answer says why."""
+    found = iosim.bounds(8192, 128, "24KB", rule="linear", normalise=True)
+    assert (found["state: D1"].words, found["state: D2"].words) == (
+        384 + 16384 + 127,
+        512 + ring_words(8192, 16512, 256) // 8192,
+    )
+    assert found["state: D1"].condition == "read in a step, from token 129 on, or behind a given state"
+    found = iosim.bounds(8192, 128, "24KB", rule="linear", features=256, normalise=True)
+    assert found["state: D1"].words == 384 + 256 * 128 and "given" not in found["state: D1"].condition
+    given = iosim.bounds(8192, 128, rule="linear", features=256, normalise=True, initial_state=True)["state: D1"]
+    assert given.words == 384 + 256 * 129 - 1 and given.condition == "read in a step, behind a given state"
+    for name in ("S", "D2"):
+        lost = found[f"state: {name}"]
+        assert (lost.words, lost.valid) == (None, False) and lost.condition.startswith("not proven: words of phi(k)")
 
 
 @pytest.mark.parametrize("rule", BY_NAME)

@@ -23,6 +23,7 @@ from iosim.counting.state_floors import (
     ring_words,
     step_reads,
 )
+from iosim.oracles.state import phi
 
 # ---------------------------------------------------------------- S
 
@@ -193,6 +194,40 @@ def test_states_and_messages_have_as_many_free_numbers_as_floors_say(decays, bet
         assert rank_of(lambda x, c=changed, N=p.N, s=after: c(x, N, s), point) == cut_words(p, earlier, later)
 
 
+@pytest.mark.parametrize("rows", [0, 3, 4])
+@pytest.mark.parametrize("normaliser, initial", [(True, False), (True, True), (False, False), (False, True)])
+def test_outputs_of_a_step_have_as_many_free_numbers_with_a_normaliser_or_phi(rows, normaliser, initial):
+    """What o_t is, as a function of q_t, with the inputs of the step fixed: with a normaliser S and z up to a factor,
+    which the step's own k_t fixes while the rank is not full. With phi, and no state before, z has more."""
+    draw, (d, dv) = np.random.default_rng(6), (2, 3) if rows else (3, 2)
+    wide = rows or d
+
+    def made(x):
+        return phi(x, rows) if rows else x
+
+    for earlier in range(wide + 3):
+        p = StateProblem(earlier + 1, d, dv, initial=initial, normaliser=normaliser, rows=rows)
+        sizes = [earlier * d, earlier * dv, initial * wide * dv, initial * wide * normaliser]
+        own_k, own_v, queries = (
+            draw.uniform(0.5, 1.5, (1, d)),
+            draw.uniform(0.5, 1.5, (1, dv)),
+            4 * draw.normal(size=(60, d)),
+        )
+
+        def step(point, sizes=sizes, own_k=own_k, own_v=own_v, queries=queries, initial=initial):
+            k, v, S, z = np.split(point, np.cumsum(sizes)[:-1])
+            k, v = np.vstack([k.reshape(-1, d), own_k]), np.vstack([v.reshape(-1, dv), own_v])
+            state = made(k).T @ v + (S.reshape(wide, dv) if initial else 0)
+            total = made(k).sum(axis=0) + (z if z.size else 0)
+            q = made(queries) if rows else np.abs(queries)
+            return (q @ state / ((q @ total)[:, None] if normaliser else 1)).ravel()
+
+        found = rank_of(step, draw.uniform(0.5, 1.5, sum(sizes))) if sum(sizes) else 0
+        assert found >= step_reads(p, earlier + 1), (p, found)
+        assert found == step_reads(p, earlier + 1) or (rows and not initial), p
+        assert step_reads(p) == step_reads(p, 100)
+
+
 def test_a_step_reads_the_state():
     p = StateProblem(100, 128, 64)
     assert step_reads(p) == 8192 == step_reads(p, 65) == step_reads(p._replace(initial=True), 1)
@@ -242,6 +277,22 @@ def test_no_choice_of_refreshes_does_better(d, dv, steps):
             since |= {cell: t for cell, here in zip(cells, now, strict=False) if here}
         best = words if best is None else min(best, words)
     assert best == ring_words(steps, d * dv, d + dv)
+
+
+@pytest.mark.parametrize("d, dv, steps", [(1, 1, 7), (2, 1, 4), (1, 2, 5), (1, 3, 4)])
+def test_no_choice_of_refreshes_does_better_with_a_normaliser(d, dv, steps):
+    """z is a column more of the state, whose u is 1: it needs rows of k and no word of u."""
+    cells, best = [*itertools.product(range(d), range(dv + 1))], None
+    for written in itertools.product((False, True), repeat=len(cells) * (steps - 1)):
+        words, since = steps * len(cells) + sum(written), dict.fromkeys(cells, 0)
+        for t in range(1, steps + 1):
+            for j in range(1, t):
+                lacking = [cell for cell in cells if since[cell] < j]
+                words += len({m for m, _ in lacking}) + len({c for _, c in lacking if c < dv})
+            now = written[(t - 1) * len(cells) : t * len(cells)]
+            since |= {cell: t for cell, here in zip(cells, now, strict=False) if here}
+        best = words if best is None else min(best, words)
+    assert best == ring_words(steps, d * (dv + 1), d + dv)
 
 
 def test_equal_lengths_near_the_best_ring_are_best():
