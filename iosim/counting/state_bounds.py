@@ -49,13 +49,11 @@ def of_token(p: Attention) -> list[StateFloor]:
     """D1 and D2, for a step of one token behind a state; D1 alone with features."""
     one, heads = problem_of(p), heads_of_problem(p).instances
     (read, written), row = one.own, one.d + one.dv
-    after, given = f"from token {min(one.rows, one.dv + one.normaliser) + 1:,} on", "behind a given state"
-    if of_features(p):
-        after = f"from token {one.rows + 1:,} on"
-    when = f"{after}, or {given}"
+    rank = one.rows if of_features(p) else min(one.rows, one.dv + one.normaliser)
+    when = [f"from token {rank + 1:,} on", "behind a given state"]
     if of_features(p) and one.normaliser:
-        when = given if one.initial else after
-    D1 = StateFloor("D1", heads * (read + step_reads(one)), EMPTY, f"read in a step, {when}")
+        del when[1 - one.initial]
+    D1 = StateFloor("D1", heads * (read + step_reads(one)), EMPTY, f"read in a step, {', or '.join(when)}")
     if of_features(p):
         return [D1]
     mean = ring_words(one.N, one.stored, row) // one.N

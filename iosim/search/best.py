@@ -101,8 +101,8 @@ def moved_bytes(schedule: ScheduleLike | ScheduleText, problem: Attention[Same],
     """The bytes that one head moves. Words are not compared: some tensors have wider ones than others."""
     watcher = Traffic()
     machine = Folded(problem, watcher).run(schedule, tiling)
-    moved = {machine.tensors[name]: reads + writes for name, (reads, writes) in watcher.tensors.items()}
-    return cast("Same", sum(problem.in_bytes(tensor, words) for tensor, words in moved.items()))
+    moved = ((machine.tensors[name], reads + writes) for name, (reads, writes) in watcher.tensors.items())
+    return cast("Same", sum(problem.in_bytes(tensor, words) for tensor, words in moved))
 
 
 # ---------------------------------------------------------------- two sizes of a schedule

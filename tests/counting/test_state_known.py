@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "helpers"))
 from paths import DOCS
 
 from iosim import SCHEDULES, Attention, Tiling, tune
-from iosim.counting.count import measure
+from iosim.counting.run import measure
 from iosim.counting.state_bounds import of_token
 from iosim.counting.state_floors import ring_words, step_reads
 from iosim.counting.state_heads import problem_of

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from iosim import Attention, Folded, Tiling, Traffic, count
+from iosim import SCHEDULES, Attention, Folded, Tiling, Traffic, count
 from iosim.core.arrays import last_true
+from iosim.counting.run import measure
 from iosim.masks import parse_mask
-from iosim.schedules import find
+from iosim.schedules import applies, find
 from iosim.search import best as best_module
-from iosim.search.best import best_tiles, footprint, search
+from iosim.search.best import best_tiles, footprint, moved_bytes, search
 
 BEST = [  # M, acc_dtype, multiple, Br x Bc, total words
     ("64KB", "fp16", 16, (96, 16), 182_452_224),
@@ -198,3 +199,14 @@ def test_of_equal_tiles_of_a_gradient_the_one_of_fewest_rows_is_found():
     """4 x 5 and 5 x 4 move the same."""
     tiles = best_tiles(find("small-cache-bwd"), Attention(256, 64, acc_dtype="fp32"), 120)
     assert (tiles.rows_q, tiles.rows_k, tiles.rows_o, tiles.cols_o) == (5, 4, 4, 5)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_the_search_compares_the_bytes_that_are_counted(name):
+    """Of every tensor: Q and K of one shape are alike, and so are their gradients, and both count."""
+    schedule = SCHEDULES[name]
+    p = Attention(24, 4, **({"rule": "linear"} if schedule.family.startswith("state") else {}))
+    if not applies(schedule, p):
+        pytest.skip("it needs options of its own")
+    tiling = Tiling(4, 3)
+    assert moved_bytes(schedule, p.packed, tiling) == measure(schedule, p.packed, tiling)["total_bytes"]
