@@ -25,7 +25,7 @@ class Roundings(NamedTuple):
     """The tensors that it both stores and loads."""
     divided: bool
     """Whether it divides tiles of scores by their sums before the product with V, instead of O after it."""
-    keys: int
+    tile: int
     """The number of keys after which O is rounded: the rows of the smallest tile of V in a product."""
     sums: int
     """The number of keys after which row sums are rounded: the columns of the smallest tile of scores that updates

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from ..answer import Pieces, Row, Table, numbered
-from ..core.problem import Attention
 from ..core.tiling import parse_tiles
 from ..counting.asked import asked
 from ..counting.count import default_schedules
-from ..counting.names import takes_options
 from ..counting.run import one_tiling
-from ..masks import parse_mask
-from ..masks.dropout import parse_dropout
 from ..schedules import find_all
 from ..units import parse_bytes, parse_count
 from .judged_runs import check_columns, run_checks
 from .online_softmax import PIECE, softmax_pieces
 
 if TYPE_CHECKING:
-    from ..core.keywords import UndroppedOptions
-    from ..core.mask_types import Mask
+    from ..core.problem import Attention
     from ..core.tiling import TilesAsked
     from ..schedules.registry import SchedulesAsked
 
@@ -38,31 +33,6 @@ class Checks(Table):
 
     def summary(self) -> str:
         return f"{super().summary()}, {'all ok' if self.ok else 'not all ok'}"
-
-
-@takes_options()
-def check(
-    N: int = 96,
-    d: int = 16,
-    *,
-    tiles: TilesAsked | None = None,
-    schedules: SchedulesAsked = (),
-    seed: int | str = 0,
-    dropout: float | str | None = None,
-    mask: str | Mask = "dense",
-    **options: Unpack[UndroppedOptions],
-) -> Checks:
-    """Run schedules on the CPU, and compare their output, counts and SRAM with the expected ones: a Checks.
-
-    A row for each schedule has the largest absolute error of its output in float64 and in its own types. It has the
-    words and the SRAM of the run and of formulas derived by hand, `ok`, and `faults`. Without `tiles` they are 16x16,
-    or smaller if N or Nk is, so that each axis has two tiles. `dropout` is the probability that an element of P is
-    dropped; `seed` decides which ones, and the random inputs. Other options are those of `count`.
-    Raises InputError for whatever is not allowed.
-    """
-    chance = parse_dropout(None if dropout is None else str(dropout), str(seed))
-    p = Attention(N, d, mask=parse_mask(mask), dropout=chance, **options)  # type: ignore[misc]  # has no causal
-    return check_problem(p, tiles, schedules, seed)
 
 
 def check_problem(

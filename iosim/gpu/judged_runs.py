@@ -168,15 +168,7 @@ def baseline_output(
         held = np.result_type(np.float32, NUMPY_DTYPE[dtype])
         return lambda x: of_numpy(in_type(cast("Array", x), dtype).astype(held))
 
-    rounded = Rounded(
-        rounded_to(p.dtype),
-        rounded_to(str(p.acc_dtype)),
-        rounds.keys,
-        rounds.travels,
-        rounds.divided,
-        sums=rounds.sums,
-        depth=rounds.depth,
-    )
+    rounded = Rounded(rounded_to(p.dtype), rounded_to(str(p.acc_dtype)), **rounds._asdict())
     seen = None if visible is None else lambda x, rows: of_numpy(visible[x : x + rows])
     kept = None if factors is None else lambda x, rows: of_numpy(factors.factors(range(x, x + rows), range(p.Nk)))
     return baseline(np, q, k, v, rounded, seen, kept)

@@ -222,17 +222,9 @@ def judged(job: ScheduleJob, output: DeviceArray, exact: Heads, inputs: Heads) -
     p, xp = job.problem.packed, device.cupy()
     visible, rounds, held = visible_rows(job), roundings(find(job.name), p, job.tiling), held_keys(job)
     sums = -(-p.Nk // held) if held and p.acc_dtype != "fp32" else 0  # sums of tensor cores in a narrow type
-    keys = min(job.tiling.rows_k, rounds.keys)
-    rounded = accuracy.Rounded(
-        partial(device.rounded, dtype=p.dtype),
-        partial(device.rounded, dtype=str(p.acc_dtype)),
-        keys,
-        rounds.travels,
-        rounds.divided,
-        held,
-        rounds.sums,
-        rounds.depth,
-    )
+    narrow, accumulate = (partial(device.rounded, dtype=dtype) for dtype in (p.dtype, str(p.acc_dtype)))
+    places = rounds._replace(tile=min(job.tiling.rows_k, rounds.tile))._asdict()
+    rounded = accuracy.Rounded(narrow, accumulate, **places, held=held)
     judge = Judge(xp, p.dtype, cut=sums * UNIT[str(p.acc_dtype)])
     for head, (q, k, v) in exact.items():
         same = accuracy.baseline(xp, *inputs[head], rounded, visible)
