@@ -1,0 +1,69 @@
+"""Attention with a state in flash-linear-attention 0.6.0: words of every launch, and what an H100 moved beside them."""
+
+import csv
+import os
+
+import fla_state
+import pytest
+from paths import ROOT
+
+FOLDER = ROOT / "validation" / "kernels"
+ROWS = fla_state.own(fla_state.read_rows(FOLDER))
+with (FOLDER / "fla_h100.csv").open(newline="") as file:
+    H100 = list(csv.DictReader(file))
+WORDS = {(row["call"], row["kernel"]): row for row in ROWS}
+TOKENS = 8192 * 16  # of all heads
+STEPS = 128 * 16
+
+
+@pytest.mark.parametrize(
+    "call, reads, writes",
+    [("gdn", 2250.0625, 811), ("deltanet", 2296, 874), ("simple-gla", 1682.25, 387), ("linear", 1664, 386),
+     ("linear-fused", 768, 258), ("gla", 3988, 561.5), ("kda", 5712.75, 1107)],
+)  # fmt: skip
+def test_words_of_a_token_and_value_head(call, reads, writes):
+    own = [row for row in ROWS if row["call"] == call]
+    assert (sum(row["reads"] for row in own) / TOKENS, sum(row["writes"] for row in own) / TOKENS) == (reads, writes)
+
+
+def test_words_of_a_step_of_decoding():
+    """The state is read and written once. GDN reads q and k for each of 16 blocks of 8 columns."""
+    (row,) = (row for row in ROWS if row["call"] == "gdn-decode")
+    state = 128 * 128
+    assert row["reads"] + row["writes"] == 37_152 * STEPS
+    assert row["reads"] == (state + 16 * (2 * 128 + 2) + 128) * STEPS and row["writes"] == (state + 128) * STEPS
+
+
+# Launches whose loads reach the L1 more than once for some of their words, which counts do not know.
+MORE_SECTORS = {
+    "gdn": {"kkt", "o"}, "deltanet": {"inverse"}, "simple-gla": {"o"}, "kda": {"inter", "w and u", "o"},
+    "gla": {"h", "inter", "intra", "o"}, "linear-decode": {"step"},
+}  # fmt: skip
+
+
+def test_an_h100_moved_the_counted_sectors():
+    """Loads over words and over sectors are given with two or more decimals. Their quotient is what is counted, sectors
+    over words. Stores are as counted, but for those of one launch of GLA."""
+    assert {(row["call"], row["kernel"]) for row in H100} == {*WORDS}
+    for row in H100:
+        said = WORDS[row["call"], row["kernel"]]
+        words, sectors = float(row["read_over_words"]), float(row["read_over_sectors"])
+        off = (0.005 + 0.005 * words / sectors) / sectors
+        assert said["read_sectors"] / said["read_bytes"] == pytest.approx(words / sectors, abs=off), row
+        stores = said["write_sectors"] / said["write_bytes"]
+        assert (stores == pytest.approx(float(row["written_over_words"]), abs=0.05)) == (
+            row["launch"] != "intra" or row["call"] != "gla"
+        )
+    more = {(row["call"], row["launch"]) for row in H100 if float(row["read_over_sectors"]) > 1.005}
+    assert more == {(call, launch) for call, launches in MORE_SECTORS.items() for launch in launches}
+
+
+@pytest.mark.long
+@pytest.mark.needs("triton")
+@pytest.mark.needs("torch")
+@pytest.mark.needs("fla")
+@pytest.mark.parametrize("call", ["linear-fused", "gdn-decode"])
+def test_kept_words_are_those_of_today(call, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
+    for found in fla_state.explained(call):
+        assert {name: WORDS[call, found["kernel"]][name] for name in found} == found
