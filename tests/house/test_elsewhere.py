@@ -1,7 +1,6 @@
 """An option of one other command: the fault says the line that this command takes, with what was typed of it."""
 
 import pytest
-from paths import ROOT  # noqa: F401  # tests/helpers is found
 from wings_here import skip_if_gone
 
 CLAIM = ("--claim", "5.264 TB/s")
