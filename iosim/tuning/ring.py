@@ -92,7 +92,7 @@ def ring(d: int | None = None, **options: Unpack[ProblemOptions]) -> Table:
         raise InputError("--rule", "nothing", "the rule of a state, as gdn", "attention has a cache and no state")
     if p[FEATURES] or p[NORMALISE]:
         raise InputError("--decode", "--features or --normalise as well", "a rule alone", "D2 is not proved for them")
-    if {"drafts", "accepted"} & {*options}:
+    if {"drafts", "accepted", "rollback"} & {*options}:
         require(SCHEDULES["state-verify"], p)
         return drafts(p)
     heads = heads_of_problem(p)

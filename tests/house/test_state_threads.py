@@ -1,4 +1,4 @@
-"""validation/sources/state-threads.md: every command runs, and prints the figures that stand beside it."""
+"""validation/pages/state-threads.md: every command runs, and prints the figures that stand beside it."""
 
 import re
 import shlex
@@ -7,7 +7,7 @@ import pytest
 from paths import ROOT
 from wings_here import skip_if_gone
 
-PAGE = ROOT / "validation/sources/state-threads.md"
+PAGE = ROOT / "validation/pages/state-threads.md"
 ROWS = [re.split(r" \| ", line.strip("| ")) for line in PAGE.read_text().splitlines() if re.match(r"\| \d+ ", line)]
 
 

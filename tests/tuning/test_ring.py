@@ -75,6 +75,8 @@ def test_snapshots_of_a_small_state_are_best():
     assert said.startswith(
         "To verify 2 drafts, of which 2 are accepted, snapshots of the state after each token move 64 B"
     )
+    asked = iosim.ring(2, rule="gdn", state_dtype="fp32", drafts=2, rollback="replay").to_dict()["answer"]
+    assert asked == said, "both ways are compared"
     one = iosim.ring(128, rule="gdn", state_dtype="fp32", drafts=4, accepted=1).to_dict()["answer"]
     assert "of which 1 is accepted, a replay that writes the state every" in one
 
