@@ -24,6 +24,7 @@ from ..verdict import Way, about, best_of, verdict
 from .by_heads import by_heads, line_on_heads
 from .counted import STATISTICS, LinkResult, Machines, Split, best_split, counted
 from .crossings import Crossing, crossings
+from .floors import IN_WORDS
 from .room import least_room, room_note
 from .schedules import PASSES, Scheme, find_schemes
 
@@ -192,7 +193,7 @@ OF_FIELDS: Columns[LinkResult] = columns_of(
     Column("mean_received_bytes", "number", "bytes a GPU", lambda r: binary(round(r.mean_received_bytes)), spare=6),
     Column("largest_received_bytes", heading="most bytes", cell="bytes", spare=11),
     Column("ratio_to_floor", "number", "x floor", ".3f"),
-    Column("theorem", "string", "theorem", spare=10),
+    Column("theorem", "string", "floor for", lambda r: IN_WORDS.get(r.theorem or "", r.theorem), spare=10),
     Column("needed_to_sent", "number", "share needed", ".3f", spare=4),
     Column("hbm_bytes", "number", "HBM bytes inside", lambda r: r.hbm_bytes and binary(round(r.hbm_bytes)), spare=5),
     Column("memory_bytes", heading="memory", cell="bytes", spare=3),

@@ -152,6 +152,14 @@ def command(
     write([(place.label, links(**place.fields, **fields, **asked.fields)) for place in asked.places], target)
 
 
+INSTEAD = {
+    "--nodes": "--ranks with all GPUs, and the rate between nodes as --link",
+    "--memory": "iosim memory --layers counts states",
+    "--pass": "leave it out: what gradients of a state receive is not counted",
+    "--M": "leave it out: a state goes between GPUs",
+}
+
+
 def of_state(asked: Asked, own: Fields, others: Fields, passes: str, target: Target) -> None:
     """Write what GPUs receive in a layer with a state."""
     from .state import state_links
@@ -159,7 +167,7 @@ def of_state(asked: Asked, own: Fields, others: Fields, passes: str, target: Tar
     vain = {**others, "--pass": passes if passes != "forward" else None, "--M": asked.choice.M}
     for option, value in vain.items():
         if value is not None:
-            raise InputError(option, str(value), "nothing with --rule", "leave it out: a state goes between GPUs")
+            raise InputError(option, str(value), "nothing with --rule", INSTEAD[option])
     if target.form == "html":
         raise InputError("-o", target.path or "a page", "a file that ends in .json, .csv or .txt, with --rule")
     hardware = asked.choice.hardware

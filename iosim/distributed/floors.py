@@ -38,6 +38,10 @@ LAYOUTS = {
     "free": "any layout",
 }
 
+IN_WORDS = {"P1": "balanced work", "P2": "limited memory", "P3": "equal blocks", "P3s": "equal blocks, both passes",
+            "P4": "blocks, balanced work", "decoding": "blocks of keys"}  # fmt: skip
+"""What a theorem is a floor for; the others have names that say it."""
+
 
 class DeviceFloor(NamedTuple):
     """The least words that devices receive from one another, and the theorem that says so."""

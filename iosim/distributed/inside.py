@@ -93,16 +93,6 @@ def merge_two(chip: Machine, p: Attention, t: Tiling) -> None:
         chip.store(l, "LSE", i)
 
 
-def gradients_hop(chip: Machine, p: Attention, t: Tiling) -> None:
-    """The loop of flash2-bwd over keys, which adds to dQ. It is one visit of a shard of queries and a shard of keys."""
-    key_side(chip, p, t, shared=True)
-
-
-def dots_of_rows(chip: Machine, p: Attention, t: Tiling) -> None:
-    """D = rowsum(dO * O), before the first hop."""
-    row_sums(chip, p, t)
-
-
 FIRST = Schedule("flash2-first-hop", first_hop, "flash2 that keeps l and m", skips=True, scales=True, tensors=STATE)
 HOP = Schedule(
     "flash2-hop",
@@ -119,14 +109,14 @@ MERGE = Schedule(
 )
 GRADIENTS = Schedule(
     "flash2-bwd-hop",
-    gradients_hop,
+    key_side,
     "the loop of flash2-bwd over the keys of one shard",
     skips=True,
     outer="keys",
     tensors=BACKWARD_STATE,
     family="hop",
 )
-DOTS = Schedule("row-dots", dots_of_rows, "D, the row sums of dO * O", tensors=BACKWARD_TENSORS, family="hop")
+DOTS = Schedule("row-dots", row_sums, "D, the row sums of dO * O", tensors=BACKWARD_TENSORS, family="hop")
 
 
 # ---------------------------------------------------------------- the runs of an event

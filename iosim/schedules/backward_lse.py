@@ -33,7 +33,7 @@ def keys_outside_lse(chip: Machine, p: Attention, t: Tiling) -> None:
     """FlashAttention-2 (Dao 2023, Algorithm 2). D comes first, then a loop with keys outside. Atomic adds sum dQ in
     HBM."""
     row_sums(chip, p, t)
-    key_side(chip, p, t, shared=True)
+    key_side(chip, p, t)
 
 
 def second_pass(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -60,7 +60,7 @@ def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
         chip.store(chip.compute("D", (i,), row_dots, do, o), "D", i)
 
 
-def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool) -> None:
+def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool = True) -> None:
     """The loop with keys outside, in which dK and dV stay. With `shared`, every iteration adds to the same dQ, so the
     loop is not parallel."""
     for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
