@@ -103,6 +103,7 @@ INSTEAD = {
     "--backward": "--schedule flash2-bwd is a backward pass, and iosim schedules lists others",
     "--M-elements": "--M takes words too, as --M 51200el",
     "--sweep-M": "--M takes an axis, as --M 16KB:227KB:x2",
+    "--predict": "times are bounds now, of data-sheet rates: leave it out",
     **{f"--{name}": f"a type is given as --dtype {name}" for name in DTYPE_BYTES},
     **dict.fromkeys(("--tp", "--tp-size", "--tensor-parallel-size"), "give --heads and --kv-heads of one GPU"),
     **dict.fromkeys(("--softmax-scale", "--sm-scale", "--scale"), "scaling moves no words: leave it out"),

@@ -38,7 +38,6 @@ INSTEAD = {
     "--plot": "iosim plot --picture gap -o FILE.svg draws the curve",
     "--by": "leave it out: with '--hardware' tiles are compared by their least time, else by what they move",
     "--tiles": "iosim tune finds the tiles itself; iosim count --tiles 128x64 counts given ones",
-    "--predict": "times are bounds now, of data-sheet rates: leave it out",
 }
 LEAST_BLOCKS = (
     "Only tilings with at least this many thread blocks, for example one for each SM. Launches that move less than a "

@@ -19,13 +19,10 @@ from ..commands.options import (
 )
 from ..counting.given import Asked, counts, memories, names_of
 
-INSTEAD = {"--predict": "times are bounds now, of data-sheet rates: leave it out"}
-
 
 @named_command(
     "roofline",
     needs=(Need("N", ("decode",)), D, Need("hardware")),
-    instead=INSTEAD,
     axes=PLACES,
     usual="core",
     first="heads kv_heads causal M schedules tiles decode",
