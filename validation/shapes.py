@@ -193,6 +193,8 @@ def state() -> list[Job]:
         ("state-ring", "gdn", 60, "bf16", 1, 32, 0, {"ring": 16}),
         ("state-ring", "mamba2", 64, "fp16", 1, 64, 0, {"ring": 8}),
         ("state-ring", "kda", 50, "fp32", 1, 24, 0, {"ring": 7, **first}),
+        ("state-verify", "gdn", 24, "bf16", 1, 32, 0, {"ring": 4, "accepted": 2}),
+        ("state-verify", "kda", 10, "fp32", 1, 24, 0, {"rollback": "snapshots", "drafts": 3, "accepted": 1, **first}),
         ("state-bwd", "linear", 512, "bf16", 32, 0, 0, {}), ("state-bwd", "mamba2", 512, "bf16", 32, 0, 0, {}),
         ("state-bwd", "retnet", 333, "fp32", 24, 0, 0, both), ("state-bwd", "gla", 333, "fp32", 16, 0, 0, both),
         ("state-bwd-saved", "mamba2", 512, "bf16", 32, 0, 0, {}),

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import gcd
 from typing import TYPE_CHECKING, Self
 
-from ...core.dependent_tiles import Ends, Moved, Share, Span, Stretch, UpTo
+from ...core.dependent_tiles import Each, Ends, Moved, Share, Span, Stretch, UpTo
 from ...core.machine import Block
 from ...core.shapes import Tile, product
 from ...hardware import SECTOR_BYTES
@@ -193,6 +193,8 @@ def words_between(tile: Tile | Size) -> int:
         return int(tile.each) * words_between(tile.tile)
     if isinstance(tile, Ends):
         return 1 if tile.last else words_between(tile.tile)
+    if isinstance(tile, Each):
+        return int(tile.every) * words_between(tile.tile)
     if isinstance(tile, UpTo):
         return words_between(tile.tile if tile.last_only else tile.share)
     if isinstance(tile, Moved):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, cast
 
-from ...core.dependent_tiles import Ends, Moved, Share, Span, Stretch, UpTo
+from ...core.dependent_tiles import Each, Ends, Moved, Share, Span, Stretch, UpTo
 from ...core.machine import Block
 from ...core.shapes import Tile
 from ...errors import ScheduleError
@@ -49,10 +49,13 @@ class Expressions:
         if isinstance(tile, Ends):
             first = self.start(tile.tile)
             return f"({first} + {self.size(tile.tile)} - 1)" if tile.last else first
+        if isinstance(tile, Each):
+            return f"({self.start(tile.tile)}) * {tile.every}"
         if isinstance(tile, UpTo):
             return self.start(tile.tile if tile.last_only else tile.share)
         if isinstance(tile, Moved):
-            return "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
+            place = "(" + " + ".join(f"{factor} * {self.place(x)}" for factor, x in tile.terms) + ")"
+            return f"({place} % {tile.length})" if goes_round(tile) else place
         if isinstance(tile, Stretch):
             return str(tile.start)
         if isinstance(tile, PagesOf):
@@ -71,6 +74,8 @@ class Expressions:
             return f"min({x.each}, {x.length} - {self.start(x)})"
         if isinstance(x, Ends):
             return "1" if x.last else f"({self.size(x.tile)} - 1)"
+        if isinstance(x, Each):
+            return f"({self.size(x.tile)}) * {x.only}"
         if isinstance(x, UpTo):
             place, first = self.start(x.tile), self.start(x.share)
             if x.last_only:
@@ -239,6 +244,13 @@ def letter(tile: Tile) -> str:
     """The C name of a tile's index. Raises ScheduleError for a part of an axis that does not belong to a loop."""
     assert isinstance(tile, SymbolicTile | Span)
     return LOOPS[tile.depth]
+
+
+def goes_round(tile: Moved) -> bool:
+    """Whether the places of tiles alone lead beyond the end of the axis, and so to its start again."""
+    tiles = [(int(factor), x) for factor, x in tile.terms if isinstance(x, Tile)]
+    last = sum(factor * int(x.length - 1) for factor, x in tiles)
+    return len(tiles) == len(tile.terms) and last >= int(tile.length)
 
 
 def words_of(tile: Tile | Size) -> list[Block]:
