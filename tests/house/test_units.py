@@ -1,6 +1,5 @@
 """Sizes, words, counts and axes: a case for each prefix and for each error."""
 
-import json
 from fractions import Fraction
 from math import floor
 
@@ -103,13 +102,6 @@ def test_every_size_of_an_axis_that_is_rounded_is_told():
     assert [text.split()[0] for text in rounded_down("1.5KB,0.3K:0.7K:x2,3el,x,1.5")] == ["0.3K", "0.7K", "1.5"]
     with pytest.raises(InputError, match="from 1 to"):
         size("0.000000000001G")
-
-
-def test_a_line_with_a_rounded_size_has_a_note(iosim):
-    found = iosim("count", "--N", 512, "--d", 64, "--M", "227.33KB", "--json")
-    assert json.loads(found.stdout)["sram"]["M_bytes"] == 232_785
-    assert found.stderr.count("note: --M 227.33KB is 232,785 B, rounded down to whole bytes") == 1
-    assert "rounded" not in iosim("count", "--N", 512, "--d", 64, "--M", "227.5KB").stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from iosim.core.event_count import count_events
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.counting.count import count
+from iosim.drawing.player import small_mask
 from iosim.masks import parse_mask
 from iosim.pictures.player import plays, small_memory
 from iosim.schedules import SCHEDULES, find
@@ -61,6 +62,10 @@ def test_the_winner_is_shown_beside_its_rivals(iosim, more, names):
     winner = re.search(r"<p class=answer>(\S+) ", text)[1]
     assert [run["name"] for run in data(text)["runs"]] == names and winner in names
     assert f" {winner} moves the fewest bytes in the question." in text
+
+
+def test_lengths_of_a_mask_shrink_to_one_token_at_least():
+    assert str(small_mask(parse_mask("causal&window:128|sink:4"), 21.3)) == "causal&window:6|sink:1"
 
 
 def test_a_small_question_is_played_as_it_is(iosim):

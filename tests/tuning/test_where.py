@@ -70,6 +70,7 @@ def test_a_gap_that_is_long_beside_a_neighbour_parts_two_stretches():
     assert stretches(runs([98, 99, *range(102, 900)]), octaves(2000)) == parted
     (whole,) = stretches(runs([*range(10, 100), *range(102, 900)]), octaves(2000))
     assert whole == Stretch(Interval(10, 899), (Interval(100, 101),))
+    assert octaves(2000)(Interval(1000, 2000)) == log2(4001 / 1000), "without end it counts up to twice that number"
     endless = stretches(runs([*range(10, 100), 2000]), octaves(2000))
     assert endless[0].whole == Interval(10, 99), "without end counts as one doubling here"
     quarter = Where(runs([1, 2, 3, 4, 6, 7, 8, 9]), 10, range(11))
