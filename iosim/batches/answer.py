@@ -258,14 +258,21 @@ def lines_on_gpu(ways: Sequence[Moved], chip: Hardware) -> list[str]:
     near = [way for way in order if seconds(way) <= NEAR * seconds(order[0])]
     best = min(near, key=lambda way: way.total_bytes)
     takes = f"{best.way} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
-    floor = f", {rounded(best.ratio_to_floor)} times the floor" if best.ratio_to_floor else ""
-    lines = [f"{takes}; it moves {about(best.total_bytes)}{floor}."]
+    lines = [f"{takes}; it moves {about(best.total_bytes)}{beside_floor(best.ratio_to_floor)}."]
     equal, after = [way.way for way in near if way is not best], next((w for w in order if w not in near), None)
     parts = [f"{joined(equal)} take{'s' * (len(equal) == 1)} at least as long"] if equal else []
     if after is not None:
         longer = rounded(seconds(after) / seconds(best))
         parts.append(f"{after.way} is next, with at least {longer} times as long: {RESOURCES[str(after.binds)]}")
     return [*lines, "; ".join(parts) + "."] if parts else lines
+
+
+def beside_floor(ratio: float | None) -> str:
+    """How far a way is from the floor; nothing where there is none."""
+    if not ratio:
+        return ""
+    near = "less than 1.01" if 1 < ratio < 1.005 else rounded(ratio)
+    return ", which is the floor" if ratio == 1 else f", {near} times the floor"
 
 
 def once_bytes(p: Attention, distinct: Mapping[str, int]) -> int:

@@ -9,7 +9,7 @@ from ..wings import rows
 GROUPS: dict[str, dict[str, str]] = {
     "Start here": {
         "count": "Words and bytes for each schedule, with fit, ratios and bounds.",
-        "tune": "The least traffic that fits, over schedules and tiles; with --curve, for every M.",
+        "tune": "The best schedules and tiles: least traffic for an M, least time on a GPU; --curve for every M.",
     },
     "What is possible": {
         "bounds": "Proven statements about the least traffic.",

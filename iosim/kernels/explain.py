@@ -222,7 +222,7 @@ class Explained(Answer):
         if self.flops:
             yield f"{self.flops:,} FLOPs of matrix products, {self.intensity:.4g} a byte"
         if r:
-            stack = f", {r.stack_bytes} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
+            stack = f", {r.stack_bytes:,} bytes of stack a thread (spilled registers)" if r.stack_bytes else ""
             yield f"shared memory {format_bytes(r.smem_bytes)} a program, {r.registers} registers a thread{stack}"
         if self.hardware and together:
             yield f"fits on {self.hardware.name}: {numbered(together, 'program')} at a time on a multiprocessor"

@@ -91,7 +91,9 @@ def on_gpu(answer: Explained) -> Iterator[str]:
         idle = f"{chip.sms - answer.programs} idle"
         parts.append(f"{numbered(answer.programs, 'program')} for {chip.sms} multiprocessors: {idle}.")
     if answer.spills and answer.resources:
-        parts.append(f"Registers spill, {answer.resources.stack_bytes} bytes a thread: no number here has those words.")
+        parts.append(
+            f"Registers spill, {answer.resources.stack_bytes:,} bytes a thread: no number here has those words."
+        )
     if parts:
         yield " ".join(parts)
 
