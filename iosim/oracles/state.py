@@ -40,15 +40,21 @@ def verifications(
     q: Array, k: Array, v: Array, log_decay: Array, beta: Array | None, first: Array, each: int, kept: int
 ) -> Recurrence:
     """The outputs of `recurrence` over `each` tokens at a time, every time from the state after the first `kept` of
-    those before; and the states of the last time."""
+    those before; and the states of the last time. v, gates and states may be of several heads, one below the other."""
     import numpy as np
 
-    outputs: list[Array] = []
-    for place in range(0, len(q), each):
-        own = slice(place, place + each)
-        found = recurrence(q[own], k[own], v[own], log_decay[own], None if beta is None else beta[own], first)
-        outputs, first = [*outputs, found.outputs], found.states[kept]
-    return Recurrence(np.concatenate(outputs), found.states)
+    heads, outputs, states = len(v) // len(k), [], []
+    for h in range(heads):
+        rows, state = slice(h * len(k), (h + 1) * len(k)), np.split(first, heads)[h]
+        values, decays, betas = v[rows], log_decay[rows], None if beta is None else beta[rows]
+        for place in range(0, len(k), each):
+            own = slice(place, place + each)
+            b = None if betas is None else betas[own]
+            found = recurrence(q[own], k[own], values[own], decays[own], b, state)
+            outputs.append(found.outputs)
+            state = found.states[kept]
+        states.append(found.states)
+    return Recurrence(np.concatenate(outputs), np.concatenate(states, axis=1))
 
 
 def normalised(q: Array, k: Array, v: Array, first: Array, sums: Array) -> tuple[Array, Array, Array]:

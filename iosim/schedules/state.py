@@ -172,8 +172,8 @@ def columns(p: Attention[Size], t: Tiling[Size]) -> Size:
 
 
 def by_heads(p: Attention) -> Attention:
-    """Only state-fused, state-split, state-saved, state-decode and state-ring pack value heads; a state takes no mask,
-    but --padding; --normalise is of --schedule state-fused, --features of --rule linear."""
+    """Tiles of a state and gradients are of one value head, which is not packed; a state takes no mask, but --padding;
+    --normalise is of --schedule state-fused, --features of --rule linear."""
     return narrowed(whole_keys(p), gqa="repeat", choice_rows=1)
 
 
@@ -342,11 +342,14 @@ class Head(NamedTuple):
 
     def rows(self, p: Attention, c: Tile) -> Tile:
         """The rows of its values, gates and outputs of the tokens c."""
-        return c if self.h is None else Moved(value_rows(p), c, ((p.N, self.h), (1, c)))
+        return c if self.h is None else Moved(c.length * group(p), c, ((c.length, self.h), (1, c)))
 
     def state(self, p: Attention, r: Tile) -> Tile:
-        """The rows of its state, of those of all value heads."""
-        return r if self.h is None else Each(state_rows(p), self.h, key_words(p))
+        """The rows of its state, of the rows r of all of them."""
+        if self.h is None:
+            return r
+        own = Each(state_rows(p), self.h, key_words(p))
+        return Moved(r.length, own, ((1, r), (1, own)))
 
 
 def value_heads(chip: Machine, p: Attention) -> Iterator[Head]:

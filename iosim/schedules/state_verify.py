@@ -28,13 +28,18 @@ from .state import (
     SNAPSHOTS,
     TENSORS_OF_STATE,
     State,
+    alone,
     columns,
     decay_words,
     decays,
     gate_words,
+    group,
     rule_of,
+    shared,
     sizes_of_state,
+    state_rows,
     state_type,
+    value_heads,
 )
 from .state_decode import best_length, blocks, copied, one_sequence, steps_named
 from .state_forward import delta, output, through_chunk
@@ -42,7 +47,7 @@ from .state_forward import delta, output, through_chunk
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..core.machine import Block, Input, Machine
+    from ..core.machine import Block, Machine
     from ..core.problem import Attention
     from ..core.shapes import Tile
     from ..core.tiling import Tiling
@@ -64,14 +69,14 @@ def snapshots(chip: Machine, p: Attention, t: Tiling) -> None:
     for cursor in chip.tiles(Stretch(verified(p), kept(p) - 1, 1), 1):
         if p[INITIAL_STATE]:
             for r, x in blocks(chip, p, t):
-                chip.store(chip.load("S0", r, x), "slot", Moved(slots, r, ((p.d, cursor), (1, r))), x)
+                chip.store(chip.load("S0", r, x), "slot", Moved(slots, r, ((state_rows(p), cursor), (1, r))), x)
         for n in chip.tiles(p.N, 1):
             for r, x in blocks(chip, p, t):
-                before = Moved(slots, r, ((p.d, cursor), (1, r)))
-                state = State(chip.load("slot", before, x), None, r, x)
+                before = Moved(slots, r, ((state_rows(p), cursor), (1, r)))
+                state = State(chip.load("slot", before, x), None, before, x)
                 for i in chip.tiles(Each(all_tokens(p), n, verified(p)), 1):
                     through_chunk(chip, p, i, state)
-                    chip.store(state.S, "slot", Moved(slots, before, ((p.d, i), (1, r))), x)
+                    chip.store(state.S, "slot", Moved(slots, before, ((state_rows(p), i), (1, r))), x)
 
 
 def replay(chip: Machine, p: Attention, t: Tiling) -> None:
@@ -86,34 +91,42 @@ def replay(chip: Machine, p: Attention, t: Tiling) -> None:
             for r, x, first in first_and_others(chip, p, t):
                 state = State(chip.load("slot", r, x), None, r, x)
                 add_accepted(chip, p, UpTo(share, j, own=False), state)
-                chunk = verification(chip, p, j, state, first)
-                for last in chip.tiles(UpTo(share, j, own=True, last_only=True), 1):
-                    own = Each(all_tokens(p), last, verified(p), kept(p))
-                    chip.update(state.S, add_chunk, *(x if x is OF_HEAD else cast("Block", x)[own] for x in chunk))
-                    chip.store(state.S, "slot", r, x)
+                verification(chip, p, share, j, state, first)
 
 
 def add_accepted(chip: Machine, p: Attention, earlier: UpTo, state: State) -> None:
     """Add the rows of earlier steps that were accepted to the state on chip."""
     for rows in chip.tiles(Each(ring_rows(p), earlier, kept(p)), kept(p)):
-        k, u = chip.load("Kring", rows), chip.load("Uring", rows, state.x)
-        chip.update(state.S, add_chunk, k, u, *decays(chip, p, rows, tensor="gring"))
+        k = chip.load("Kring", rows)
+        for head in value_heads(chip, p):
+            own, S = head.rows(p, rows), state.S if alone(p) else state.S[head.state(p, state.r)]
+            u = chip.load("Uring", own, state.x)
+            chip.update(S, add_chunk, k, u, *decays(chip, p, own, tensor="gring"))
 
 
-def verification(chip: Machine, p: Attention, j: Tile, state: State, first: bool) -> tuple[Input, ...]:
+def verification(chip: Machine, p: Attention, share: Share, j: Tile, state: State, first: bool) -> None:
     """O of the tokens of a step, and their rows k, u and decays, which are appended. The first of the blocks of columns
     appends what they share."""
     c = Each(all_tokens(p), j, verified(p))
-    place = Moved(ring_rows(p), c, ((kept(p), j),))
-    k, v = chip.load("K", c), chip.load("V", c, state.x)
-    gates = decays(chip, p, c, append=place if first else None)
-    if rule_of(p).delta:
-        delta(chip, c, k, v, state.S, *gates)
+    k, q = chip.load("K", c), shared(chip, p, "Q", c)
     if first:
-        chip.store(k, "Kring", place)
-    chip.store(v, "Uring", place, state.x)
-    output(chip, p, c, (k, v, *gates), state)
-    return k, v, *gates
+        chip.store(k, "Kring", Moved(ring_rows(p), c, ((kept(p), j),)))
+    for head in value_heads(chip, p):
+        rows = head.state(p, state.r)
+        S, own = state.S if alone(p) else state.S[rows], head.rows(p, c)
+        of_head = () if head.h is None else ((ring_rows(p), head.h),)
+        place = Moved(ring_rows(p) * group(p), own, ((kept(p), j), *of_head))
+        v = chip.load("V", own, state.x)
+        gates = decays(chip, p, own, append=place if first else None)
+        if rule_of(p).delta:
+            delta(chip, own, k, v, S, *gates)
+        chip.store(v, "Uring", place, state.x)
+        output(chip, p, own, (k, v, *gates), State(S, None, rows, state.x), q)
+        for last in chip.tiles(UpTo(share, j, own=True, last_only=True), 1):
+            part = Each(all_tokens(p), last, verified(p), kept(p))
+            own = head.rows(p, part)
+            chip.update(S, add_chunk, k[part], v[own], *(g if g is OF_HEAD else cast("Block", g)[own] for g in gates))
+            chip.store(S, "slot", rows, state.x)
 
 
 def first_and_others(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[Tile, Tile, bool]]:
@@ -121,7 +134,7 @@ def first_and_others(chip: Machine, p: Attention, t: Tiling) -> Iterator[tuple[T
     w = columns(p, t)
     for part, first in ((Stretch(p.dv, 0, w), True), (Stretch(p.dv, w, p.dv - w), False)):
         for x in chip.tiles(part, w):
-            for r in chip.tiles(p.d, p.d):
+            for r in chip.tiles(state_rows(p), state_rows(p)):
                 yield r, x, first
 
 
@@ -150,15 +163,25 @@ def ring_rows(p: Attention[Size]) -> Size:
 
 def slot_rows(p: Attention[Size]) -> Size:
     """The rows of the state in HBM, or of one for each token of a step."""
-    return p.d * verified(p) if p[ROLLBACK] == SNAPSHOTS else p.d
+    return state_rows(p) * verified(p) if p[ROLLBACK] == SNAPSHOTS else state_rows(p)
+
+
+def all_values(p: Attention[Size]) -> Size:
+    """The tokens of all steps and value heads."""
+    return all_tokens(p) * group(p)
+
+
+def ring_values(p: Attention[Size]) -> Size:
+    """`ring_rows` of all value heads."""
+    return ring_rows(p) * group(p)
 
 
 def writes_every(p: Attention[Size]) -> Size:
     """L, the steps from one write of the state to the next: --ring, or those that move the fewest bytes."""
     if p[RING]:
         return p[RING]
-    row = (p.d + p.dv) * bytes_of(p.dtype) + decay_words(p) * bytes_of("fp32")
-    return best_length(p.d * p.dv * bytes_of(state_type(p)), row * kept(p))
+    row = (p.d + group(p) * p.dv) * bytes_of(p.dtype) + group(p) * decay_words(p) * bytes_of("fp32")
+    return best_length(group(p) * p.d * p.dv * bytes_of(state_type(p)), cast("Size", row * kept(p)))
 
 
 # ---------------------------------------------------------------- the expected output
@@ -175,9 +198,9 @@ def answer(hbm: Arrays, p: Attention, visible: Bools | None) -> Arrays:
     """O and the state after the last token that was accepted, or with snapshots those after each token of the last
     step, by the recurrence from the accepted token of each step on."""
     T, A, tokens = cast("tuple[int, int, int]", (verified(p), kept(p), all_tokens(p)))
-    slots = p[ROLLBACK] == SNAPSHOTS
-    first = hbm["S0"] if p[INITIAL_STATE] else hbm["slot"].reshape(-1, p.d, p.dv)[A - 1 if slots else 0]
-    decay = common.log_decays(hbm, narrowed(p, N=tokens, Nk=tokens))["g"]
+    slots, G = p[ROLLBACK] == SNAPSHOTS, cast("int", group(p))
+    first = hbm["S0"] if p[INITIAL_STATE] else hbm["slot"].reshape(-1, G * p.d, p.dv)[A - 1 if slots else 0]
+    decay = common.log_decays(hbm, narrowed(p, N=tokens * G, Nk=tokens * G))["g"]
     found = oracle.verifications(hbm["Q"], hbm["K"], hbm["V"], decay, hbm.get("beta"), first, T, A)
     return {"O": found.outputs, "slot": found.states[1:].reshape(-1, p.dv) if slots else found.states[A]}
 
@@ -189,16 +212,17 @@ def verify_traffic(p: Attention, t: Tiling) -> Words:
     """R = s + T (b (2d + g) + dv) a step for b blocks of columns, and W = T dv. Snapshots write T s; a replay reads rho
     rows of each of the A j tokens that the j earlier steps of its ring kept, appends T rows, and writes s in the last
     step of each ring."""
-    b, N, T, s = -(-p.dv // cast("int", columns(p, t))), p.N, cast("int", verified(p)), p.d * p.dv
-    tokens = N * T
-    rows = {"Q": (b * tokens * p.d, 0), "K": (b * tokens * p.d, 0), "V": (tokens * p.dv, 0), "O": (0, tokens * p.dv)}
+    b, N, T = -(-p.dv // cast("int", columns(p, t))), p.N, cast("int", verified(p))
+    s = cast("int", state_rows(p)) * p.dv
+    tokens, dv = N * T, p.dv * cast("int", group(p))
+    rows = {"Q": (b * tokens * p.d, 0), "K": (b * tokens * p.d, 0), "V": (tokens * dv, 0), "O": (0, tokens * dv)}
     gates = common.gate_traffic(narrowed(p, N=tokens, Nk=tokens), b, b)
     if p[ROLLBACK] == SNAPSHOTS:
         return copied({**rows, **gates, "slot": (N * s, tokens * s)}, p)
-    L, decay = cast("int", writes_every(p)), cast("int", decay_words(p))
+    L, decay = cast("int", writes_every(p)), cast("int", decay_words(p) * group(p))
     whole, rest = divmod(N, L)
     kept_rows = cast("int", kept(p)) * (whole * (L * (L - 1) // 2) + rest * (rest - 1) // 2)
-    ring = {"Kring": (b * kept_rows * p.d, tokens * p.d), "Uring": (kept_rows * p.dv, tokens * p.dv)}
+    ring = {"Kring": (b * kept_rows * p.d, tokens * p.d), "Uring": (kept_rows * dv, tokens * dv)}
     more = {"gring": (b * kept_rows * decay, tokens * decay)} if decay else {}
     return copied({**rows, **gates, **ring, **more, "slot": (N * s, (whole + (rest > 0)) * s)}, p)
 
@@ -208,27 +232,27 @@ def verify_room(p: Attention, t: Tiling) -> int:
     T (2d + 2dv / b + g) + T^2 words."""
     T, w, g = cast("int", verified(p)), cast("int", columns(p, t)), cast("int", gate_words(p))
     C = 1 if p[ROLLBACK] == SNAPSHOTS else T
-    return p.d * w + C * (2 * p.d + 2 * w + g) + C * C
+    return cast("int", state_rows(p)) * w + C * (2 * p.d + 2 * w + g) + C * C
 
 
 def accepted_drafts(p: Attention) -> Attention:
-    """At most all drafts are accepted, and value heads are not packed; no mask, padding, features or normaliser."""
+    """At most all drafts are accepted. Decoding takes no mask, padding, features or normaliser."""
     most = {} if p[ACCEPTED] is None else {"accepted": smaller(p[ACCEPTED], p[DRAFTS])}
-    return narrowed(one_sequence(p), gqa="repeat", choice_rows=1, **most)
+    return narrowed(one_sequence(p), **most)
 
 
 TENSORS_OF_VERIFICATION = {
     **TENSORS_OF_STATE,
     "Q": Tensor((all_tokens, "d"), "input"),
     "K": Tensor((all_tokens, "d"), "input"),
-    "V": Tensor((all_tokens, "dv"), "input"),
-    "O": Tensor((all_tokens, "dv"), "output"),
-    "g": Tensor((all_tokens, common.vectors), "scale"),
-    "beta": Tensor((all_tokens,), "input"),
+    "V": Tensor((all_values, "dv"), "input"),
+    "O": Tensor((all_values, "dv"), "output"),
+    "g": Tensor((all_values, common.vectors), "scale"),
+    "beta": Tensor((all_values,), "input"),
     "slot": Tensor((slot_rows, "dv"), "state", dtype=state_type),
     "Kring": Tensor((ring_rows, "d"), "input"),
-    "Uring": Tensor((ring_rows, "dv"), "input"),
-    "gring": Tensor((ring_rows, common.vectors), "scale"),
+    "Uring": Tensor((ring_values, "dv"), "input"),
+    "gring": Tensor((ring_values, common.vectors), "scale"),
 }
 register(
     Schedule(

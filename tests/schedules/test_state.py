@@ -313,7 +313,20 @@ def test_packed_states_that_are_saved_read_k_once_a_pass():
     assert apart.total - packed.total == 2 * (q + k)
 
 
-@pytest.mark.parametrize("name", ["state-tiles", "state-verify", "state-bwd", "state-bwd-saved"])
+@pytest.mark.parametrize("how", ["snapshots", "replay"])
+def test_a_packed_verification_moves_what_tune_says(how):
+    """16 key heads and 32 value heads, 4 drafts: the bytes of `tune --decode --drafts` beside a step's own words."""
+    sizes = {"rule": "gdn", "heads": 32, "key_heads": 16, "state_dtype": "fp32", "drafts": 4}
+    found = iosim.ring(128, **sizes)
+    rows = [row for row in found if row["rollback"] == how]
+    best = min(rows, key=lambda row: row["total_bytes"])
+    N = 10 * best["steps"]
+    one = iosim.count(N=N, d=128, **sizes, gqa="pack", rollback=how, schedules="state-verify")["state-verify"]
+    own = 5 * (16 * 2 * 128 * 2 + 32 * (2 * 128 * 2 + 4 + 2))
+    assert one.total_bytes / N == pytest.approx(best["total_bytes"] + own)
+
+
+@pytest.mark.parametrize("name", ["state-tiles", "state-bwd", "state-bwd-saved"])
 def test_other_schedules_pack_no_value_heads(name):
     with pytest.raises(InputError, match="pack"):
         iosim.count(8, 4, "4KB", rule="mamba2", heads=4, key_heads=2, gqa="pack", schedules=name)
