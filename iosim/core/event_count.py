@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from ..errors import FoldingError, InputError
-from .dependent_tiles import UpTo
+from .dependent_tiles import Ends, UpTo
 from .folded import Folded
 from .watchers import Watcher
 
@@ -33,7 +33,7 @@ class EventCount(Watcher):
         return cast("int", self.machine.total(()))
 
     def load(self, block: Block, tensor: str, words: Size) -> None:
-        growing = [x for x in block.shape if isinstance(x, UpTo)]  # without a position where a share begins
+        growing = [x for x in block.shape if isinstance(x, UpTo | Ends)]  # empty where a share begins
         turns = self.turns
         if growing:
             seen = self.machine.occurrences(*growing)
