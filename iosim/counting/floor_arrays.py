@@ -234,7 +234,9 @@ def account(Z: Floats, square: Floats, factor: Floats, power: int, cross: Floats
     def reached(K: Floats) -> Floats:
         each = Z / K
         low = np.floor(np.minimum(np.sqrt(each / square), np.power(each * each / factor, 1 / power)))
-        return K * (low + (each - g(low)) / (g(low + 1) - g(low))) - (K - 1) * M
+        step = g(low + 1) - g(low)  # 0 where float64 has no room for one word more
+        part = np.divide(each - g(low), step, out=np.zeros_like(each), where=step > 0)
+        return K * (low + part) - (K - 1) * M
 
     return np.maximum(reached(np.maximum(1, K)), reached(K + 1))
 

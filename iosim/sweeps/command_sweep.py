@@ -258,9 +258,9 @@ def write_parts(work: Work, folder: str, resume: bool, team: Team | None, meter:
 
     try:
         write_folder(work, folder, {"argv": sys.argv[1:], "conventions": about_counts(work)}, resume, team, meter)
-    except BaseException:
+    except BaseException as error:
         meter.close()
-        if meter.done:
+        if meter.done or isinstance(error, KeyboardInterrupt):  # workers may have written parts that were not told yet
             say([f"{meter.done} of {meter.total} {meter.unit} are in {folder}; the same line with --resume continues"])
         raise
 
