@@ -8,6 +8,7 @@ from paths import VALIDATION
 from iosim.core.problem import Attention
 from iosim.gpu.moved import moved
 from iosim.gpu.tuned.launch import tuned
+from iosim.gpu.verdict import verify
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
@@ -53,6 +54,19 @@ def test_no_time_is_below_the_least_one(folder):
         needed = max(problem_times(find("flash2"), p, load("h200")).values())
         others = [flops / float(row[f"torch_{name}_TFLOP_per_s"]) / 1e12 for name in ("flash", "cudnn")]
         assert min(others) > needed, "whatever their tiles are"
+
+
+@pytest.mark.parametrize("part, exact", [("levels_dense", 1), ("levels_causal", 2)])
+def test_their_loops_read_just_the_words_that_are_counted_from_shared_memory(part, exact):
+    """Beside what the loop of flash2 reads are O, twice, and 80 B a block."""
+    from validation.measure import evidence
+
+    found = [verify(e, load("h200")) for e in evidence(LATEST, part)]
+    assert len(found) == 2 and [row["faults"] for row in found if row["faults"]] == []
+    assert all(row["device_words"] == row["words"] and row["hw_read_bytes"] == row["sm_read_bytes"] for row in found)
+    assert all(row["time_ratio"] > 1 for row in found)
+    rest = [4 * row["N"] * row["d"] * row["heads"] + 80 * -(-row["N"] // 128) * row["heads"] for row in found]
+    assert sum(row["smem_rest_bytes"] == many for row, many in zip(found, rest, strict=True)) == exact
 
 
 def test_tuned_kernels_beside_others():
