@@ -383,20 +383,14 @@ def last_state(chip: Machine, p: Attention, state: State) -> None:
 
 
 def decays(
-    chip: Machine,
-    p: Attention,
-    c: Tile,
-    r: Tile | None = None,
-    own: bool = False,
-    tensor: str = "g",
-    append: Tile | None = None,
+    chip: Machine, p: Attention, c: Tile, r: Tile | None = None, tensor: str = "g", append: Tile | None = None
 ) -> tuple[Input, ...]:
     """The gates of a chunk as the last input of a step: the sums of its log decays, or nothing. With r, those of these
-    rows of the state. `own` says that they are on chip already. `append` is their place among the rows of a ring."""
+    rows of the state. `append` is their place among the rows of a ring."""
     kind = rule_of(p).decay
     if kind in ("none", "fixed"):
         return (OF_HEAD,) if kind == "fixed" else ()
-    g = chip.load(tensor, c, r) if r is not None and kind == "diagonal" else chip.load(tensor, c, own=own)
+    g = chip.load(tensor, c, r) if r is not None and kind == "diagonal" else chip.load(tensor, c)
     if append is not None:
         chip.store(g, "gring", append)
     chip.update(g, cumulate)
