@@ -110,19 +110,20 @@ STATES = VALIDATION / "h200-2026-11-29" / "state.csv"
 
 
 @pytest.mark.skipif(not STATES.exists(), reason="not measured")
-def test_kernels_of_every_rule_of_a_state_agree():
-    """Words, outputs and bytes of state-fused. Seven of ten kernels read just the bytes of the words, the others less
-    than 0.3 % more; all other schedules of a state have run on a CPU only (docs/schedules/state.md)."""
+def test_kernels_of_every_schedule_of_a_state_agree():
+    """Words, outputs and bytes. Verification of drafts has run on a CPU only (docs/schedules/state.md). Of 41 kernels
+    35 write just the bytes of the words, and 22 read just those; the others have rows that begin within a sector."""
     found = evidence(STATES.parent, "state")
     rows = [verify(e, load("h200")) for e in found]
-    assert len(rows) == 10 and [row["faults"] for row in rows if row["faults"]] == []
+    assert len(rows) == 41 and [row["faults"] for row in rows if row["faults"]] == []
     assert all(row["device_words"] == row["words"] for row in rows)
     assert {rule_of(e.job.problem) for e in found} == {*RULES.values()}
-    assert all(row["hw_write_bytes"] == row["sm_write_bytes"] for row in rows)
+    assert sum(row["hw_write_bytes"] == row["sm_write_bytes"] for row in rows) == 35
     exact = [row for row in rows if row["hw_read_bytes"] == row["sm_read_bytes"]]
-    assert [row["N"] for row in exact] == [2048] * 3 + [1024] * 2 + [1000] * 2
-    assert max(row["read_ratio"] for row in rows) < 1.003
-    assert all(row["dram_ratio"] < 1.05 for row in rows) and {row["schedule"] for row in rows} == {"state-fused"}
+    assert len(exact) == 22 and max(row["read_ratio"] for row in rows) < 1.094
+    more = {row["schedule"] for row in rows if row["dram_ratio"] > 1.051}
+    assert more == {"state-decode", "state-ring"}, "they load less than 1 MB that is compulsory"
+    assert max(row["dram_ratio"] for row in rows) < 1.38
 
 
 TOKENS = VALIDATION / "h200-2026-11-29" / "token_masks.csv"
@@ -196,9 +197,8 @@ def test_every_schedule_was_measured(folder):
     random = {row["job"].split()[0] for row in read_csv(RANDOM / "random_rows.csv") if row["ok"] == "True"}
     others = {name for name, schedule in SCHEDULES.items() if schedule.family != "state"}  # a state has its own test
     missing = others - {row["schedule"] for row in [*kept, *read_csv(folder / "rows.csv")]} - random
-    missing -= {e.job.name for e in evidence(BACKWARD.parent, "backward")}
-    unmeasured = {"state-bwd", "state-bwd-saved", "state-decode", "state-ring", "state-verify"}
-    assert missing == unmeasured, "only these have not run on a GPU"
+    missing -= {e.job.name for name in ("backward", "state") for e in evidence(BACKWARD.parent, name)}
+    assert missing == {"state-verify"}, "only this one has not run on a GPU"
     problems = [e.job.problem for e in evidence(folder, "family")]
     for has in (lambda p: p.latent, lambda p: p.kv_scales == "tensor", lambda p: p.kv_scales == "128"):
         assert sum(has(p) and p.gqa == "pack" for p in problems) >= 2
