@@ -13,6 +13,7 @@ from paths import ROOT
 from wings_here import skip_if_gone
 
 import iosim
+from iosim.wings import wings
 
 OWN = ROOT / "examples" / "own_wing"
 SIZES = ("--N", "1024", "--d", "64", "--M", "64KB")
@@ -109,13 +110,13 @@ def test_what_is_no_wing_is_named_and_a_count_goes_on(python, at):
 
 
 def test_a_word_of_iosim_stays_its_own(python):
+    """Of the house and of its wings, in lists and in Python."""
+    names = ["tune", *(name for wing in wings().values() for name in wing.names)]
     manifest = python.folder / "iosim_energy" / "manifest.py"
-    text = manifest.read_text()
-    manifest.write_text(
-        text.replace('{"energy": "Milli', '{"count": "mine", "energy": "Milli').replace(
-            "names={", 'names={"tune": "energy", '
-        )
-    )
+    text = manifest.read_text().replace('{"energy": "Milli', '{"count": "mine", "energy": "Milli')
+    brought = "".join(f"{name!r}: 'energy', " for name in names)
+    manifest.write_text(text.replace("names={", "names={" + brought))
     listed = python("-m", "iosim", "--help").stdout
     assert listed.count("\n  count ") == 1 and "mine" not in listed
-    assert python("-c", "import iosim; print(iosim.tune.__module__)").stdout.startswith("iosim.")
+    found = python("-c", f"import iosim; print(*(getattr(iosim, name).__module__ for name in {names}))").stdout.split()
+    assert len(found) == len(names) and all(module.startswith("iosim.") for module in found)
