@@ -88,7 +88,9 @@ def follows(best: Way, near: Sequence[Way], after: Way | None, verb: str, why: C
     """The sentence on the ways that cost as much, or nearly so, and on the next one; none if there are no others."""
     parts = []
     if near:
-        parts.append(f"{joined(way.name for way in near)} {verb}{'s' * (len(near) == 1)} {as_much(best, near[-1])}")
+        most, same = as_much(best, near[-1]), as_much(best, near[0]) == as_much(best, near[-1])
+        names = joined(way.name for way in near)
+        parts.append(f"{names} {verb}{'s' * (len(near) == 1)} {'' if same else 'up to '}{most}")
     if after is not None:
         parts.append(f"{after.name} is next, with {as_much(best, after)}{reason(why(best, after))}")
     return ["; ".join(parts) + "."] if parts else []

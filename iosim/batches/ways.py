@@ -201,7 +201,7 @@ WAYS = (
         "decode",
         "each new token as a request of its own, packed",
         lambda b: rows(b, b.group > 1, one_by_one(b.shapes)),
-        fails=no_drafts,
+        fails=lambda batch: no_drafts(batch) or no_heads(batch),
         usual=lambda b: 1 < int(b.shapes.new.max()) <= FEW,
     ),
     *(Way(one.name, one.text, launches_of(one), one.source, without(one)) for one in LIBRARIES),

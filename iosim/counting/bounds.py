@@ -73,6 +73,8 @@ class Bound(NamedTuple):
     of_class: str = ""
     """The class of algorithms for which the floor holds. Empty: it is another bound."""
     reached_by: str | None = None
+    by: str = ""
+    """Of the least traffic of what was counted: the schedule with its tiles, as sentences call it."""
     """What would reach the form that binds, as far as is known."""
 
 
@@ -80,7 +82,9 @@ def as_row(bound: Bound) -> Row:
     """The keys of a bound's JSON: those of every bound, and for the floor of a class also its own."""
     names, every = {"lam": "lambda", "of_class": "class"}, {column.name for column in BOUND}
     values = bound._asdict().items()
-    return {names.get(name, name): value for name, value in values if bound.of_class or name in every}
+    return {
+        names.get(name, name): value for name, value in values if name in every or (bound.of_class and name != "by")
+    }
 
 
 def words_text(row: Row) -> object:
@@ -254,6 +258,11 @@ def counted(name: str, attainable: int | None, known: bool) -> Bound:
         "the schedules and tiles counted",
         attainable is not None if known else None,
     )
+
+
+def named_by(found: Sequence[Bound], name: str) -> list[Bound]:
+    """The bounds, of which the least traffic of what was counted names its schedule and tiles."""
+    return [b._replace(by=name) if b.kind == COUNTED else b for b in found]
 
 
 def of_all_schedules(found: Sequence[Bound], schedules: int | None) -> list[Bound]:
@@ -447,7 +456,8 @@ def answer_of_floor(floor: Bound, known: dict[str, Bound]) -> str:
     text = f"{no_algorithm(floor)} moves fewer than {floor.words:,} words"
     if best is None or not best.valid or not best.words or not floor.words:
         return text + "."
-    found = f"the {best.kind}, moves" if "," in best.kind else f"the {best.kind} moves"
+    kind, comma, _ = best.kind.partition(",")
+    found = f"the {kind}, {best.by}, moves" if best.by else f"the {best.kind}{comma} moves"
     if best.words == floor.words:
         return f"{text}, and {found} no more."
     return f"{text}; {found} {best.words:,}, within a factor of {at_most(best.words / floor.words)} of that."

@@ -11,13 +11,14 @@ from ..core.tiling import read_tiles, tiles_text
 from ..masks import parse_mask
 from ..schedules import CORE, SCHEDULES, Schedule, applies, distinct, family_of, find_all, reads_cache, usual
 from ..units import parse_bytes
-from .bounds import Bound, bounds
+from .bounds import Bound, bounds, named_by
 from .conditions import Conditions, conditions
 from .given import memory, without_memory
 from .names import takes_options
 from .notes import keys_notes
 from .published import Published, tiles_of_gpus
 from .report import Report
+from .result import tiles_said
 from .run import needs_memory, rules_of, run
 from .sentence import room_of
 
@@ -92,7 +93,8 @@ def proven_bounds(problem: Attention, M_bytes: int | None, results: list[Result]
         least = min(fitting, key=lambda r: r.total or 0, default=None)
         room = None if least is None else room_of(least, M_bytes)
         attainable = None if least is None or room is None else least.total
-        found += bounds(problem, M_bytes if room is None else room, attainable, family)
+        name = least.schedule + tiles_said(least) if least else ""
+        found += named_by(bounds(problem, M_bytes if room is None else room, attainable, family), name)
     return found
 
 

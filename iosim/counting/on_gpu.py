@@ -86,15 +86,23 @@ def faster_published(best: Result, published: Sequence[tuple[Labelled, Result]])
 
 
 def next_on_gpu(best: Result, results: Sequence[Result]) -> list[str]:
-    """The sentence on the ways that take as long, and on the next one; none if there are no others."""
-    others = sorted((r for r in results if r.fits and r.at_least_seconds and r is not best), key=seconds)
+    """The sentence on the ways that take as long, and on the next one; none if there are no others. What has no thread
+    blocks is no kernel, and its bound leaves out shared memory: one below the best says nothing."""
+    timed = (r for r in results if r.fits and r.at_least_seconds and (r.blocks or seconds(r) >= seconds(best)))
+    others = sorted((r for r in timed if r is not best), key=seconds)
     near = [r for r in others if seconds(r) <= NEAR * seconds(best)]
     after = next((r for r in others if r not in near), None)
-    parts = [f"{joined(map(named, near))} take{'s' * (len(near) == 1)} at least as long"] if near else []
+    take = f"take{'s' * (len(near) == 1)} at least"
+    parts = [f"{joined(map(named, near))} {take} {as_long(best, near[0])}"] if near else []
     if after:
         share = times(seconds(after), seconds(best))
         parts.append(f"{named(after)} is next, with at least {share} times as long: {RESOURCES[str(after.binds)]}")
     return ["; ".join(parts) + "."] if parts else []
+
+
+def as_long(best: Result, shortest: Result) -> str:
+    """The time of ways beside that of the best, which may be a hundredth longer where it moves fewer bytes."""
+    return "as long" if seconds(shortest) >= seconds(best) else "99 % as long"
 
 
 def least_traffic(

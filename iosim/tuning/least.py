@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Unpack
 
 from ..core.problem import Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
-from ..counting.bounds import bounds, of_all_schedules
+from ..counting.bounds import bounds, named_by, of_all_schedules
 from ..counting.conditions import conditions
 from ..counting.given import memory
 from ..counting.names import takes_options
 from ..counting.on_gpu import in_order_of_time, seconds
 from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, packs_one, tiles_of_gpus
-from ..counting.result import Result
+from ..counting.result import Result, tiles_said
 from ..counting.run import counted_tiling, run
 from ..errors import InputError
 from ..hardware import load
@@ -88,7 +88,7 @@ def tune(
     else:
         found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
         found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
-    least = min((r.total for r in found if r.fits and r.total is not None), default=None)
+    fewest = min((r for r in found if r.fits and r.total is not None), key=lambda r: r.total or 0, default=None)
     kernels = published_in(space, problem)
     if under.implies:
         chip = load(str(hardware))
@@ -96,7 +96,8 @@ def tune(
         others = packs_one(problem) or not has_their_registers(chip)
         kernels = [c for c in kernels if not (c.short and others)] + [c for c in own if c not in PUBLISHED]
     published = [(c, of_published(c, problem, M_bytes, under)) for c in kernels]
-    proven = bounds(problem, M_bytes, least, space[0].family if space else "attention")
+    least, name = (fewest.total, fewest.schedule + tiles_said(fewest)) if fewest else (None, "")
+    proven = named_by(bounds(problem, M_bytes, least, space[0].family if space else "attention"), name)
     if not schedules and multiple == least_blocks == 1 and not problem.divided:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)

@@ -174,6 +174,30 @@ def test_best_tiles_in_pages_are_the_least_of_all(problems):
     assert (found.tiles, found.total_bytes) == ("64x16", 34_300)
 
 
+@pytest.mark.parametrize("problems", [3, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", ["repeat", "pack", "split", "split-by-length", "paged", "paged-split", "decode"])
+def test_best_tiles_of_every_way_are_the_least_of_all(way, problems):
+    """Every tile is counted, for the way alone."""
+    rng, tried = random.Random(way), 0
+    while tried < problems:
+        requests = [(new, new + rng.randint(0, 12)) for new in (rng.randint(1, 5) for _ in range(rng.randint(1, 3)))]
+        step = rng.choice([1, 1, 2, 3])
+        fields = {
+            "d": rng.randint(1, 4), "mask": rng.choice(["dense", "causal", "causal&window:5"]), "ways": way, "heads": 2,
+            "kv_heads": 1, "page_size": rng.randint(1, 4), "splits": rng.randint(1, 4), "tile_multiple": step,
+            "dv": rng.randint(1, 4), "M": rng.randint(40, 300),
+        }  # fmt: skip
+        rows, keys = 2 * max(new for new, _ in requests), max(tokens for _, tokens in requests)
+        try:
+            sizes = [(Br, Bc) for Br in range(step, rows + step, step) for Bc in range(step, keys + step, step)]
+            every = [iosim.batch(requests, **{**fields, "tiles": size}).ways[0] for size in sizes]
+        except InputError:
+            continue  # not for such a batch
+        if fitting := [one.total_bytes for one in every if one.fits]:
+            assert iosim.batch(requests, **fields).ways[0].total_bytes == min(fitting), (requests, fields)
+            tried += 1
+
+
 def test_a_way_without_a_fitting_tile_refuses_no_other():
     fields = {"dtype": "fp32", "acc_dtype": "fp32", "mask": "window:3", "page_size": 2}
     found = iosim.batch("3:4, 1:6", 1, M=28, **fields)
@@ -181,6 +205,13 @@ def test_a_way_without_a_fitting_tile_refuses_no_other():
     assert found["paged"].ratio_to_floor is None and found.least.way == "repeat"
     with pytest.raises(InputError, match="an SRAM in which some tile fits"):
         iosim.batch("3:4, 1:6", 1, M=8, **fields)
+
+
+def test_new_tokens_one_by_one_are_not_packed_under_masks_that_are_not_strips():
+    fields = {"mask": "causal&global:2", "heads": 2, "kv_heads": 1, "M": "4KB"}
+    assert [way.way for way in iosim.batch("1:22, 2:26", 3, **fields)] == ["repeat"]
+    with pytest.raises(InputError, match="packed rows under --mask causal&global:2 are not counted"):
+        iosim.batch("1:22, 2:26", 3, ways="decode", **fields)
 
 
 SCHEDULE_OF = {
