@@ -58,7 +58,9 @@ def lead_on_gpu(best: Result, chip: Hardware) -> str:
     takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
     floors = beside_floors(best.ratio_to_floor, best.ratio_to_full_card, chip)
     if SCHEDULES[best.schedule].family == "state" and best.ratio_to_floor:
-        floors = f", {times(best.ratio_to_floor, 1)} times what each algorithm of its class moves ({FLOORS_OF_STATE})"
+        ratio = times(best.ratio_to_floor, 1) if best.ratio_to_floor >= NEAR else f"less than {NEAR}"
+        beside = "which is" if best.ratio_to_floor == 1 else f"{ratio} times"
+        floors = f", {beside} what each algorithm of its class must move ({FLOORS_OF_STATE})"
     return f"{takes}; it moves {about(best.total_bytes or 0)}{floors}."
 
 

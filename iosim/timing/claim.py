@@ -109,9 +109,18 @@ class Judged:
         if self.possible:
             share = f"{times(self.seconds, self.least)} times " if self.least else ""
             return [f"Possible: {shown} is {share}{why}."]
+        why += self.beyond()
         one_of = "one of these: " * (len(self.meanings) > 1)
         meant = f"It would have to mean {one_of}{'; '.join(self.meanings)}." if self.meanings else ""
         return [f"Impossible: {shown} is less than {why}.", *([meant] if meant else [])]
+
+    def beyond(self) -> str:
+        """That a claimed rate of what does not bind is more than the data sheet has; empty if it is not."""
+        rate = rates_of(self.chip, self.dtype).get(self.claim.of, 0)
+        if self.binds == self.claim.of or not 0 < rate < self.claim.value:
+            return ""
+        speed = format_rate(rate) if self.claim.of == "memory" else f"{rate:.3g} FLOP/s"
+        return f", and {self.claim.text} is more than its {speed}"
 
     def reason(self) -> str:
         """What takes so long: `4.00 GiB of HBM take`."""

@@ -271,7 +271,8 @@ def lines_on_dominated(names: Mapping[str, str], verb: str = "move no less than"
 
 def line_on_idle(names: Sequence[str]) -> list[str]:
     """The line on the schedules that leave multiprocessors idle."""
-    return [f"left out: {', '.join(names)}, with fewer blocks than multiprocessors; --all shows them"] if names else []
+    why = "with fewer thread blocks than the multiprocessors could take"
+    return [f"left out: {', '.join(names)}, {why}; --all shows them"] if names else []
 
 
 def winner_line(best: Best) -> str:

@@ -72,7 +72,7 @@ def test_the_first_line_of_a_count_has_the_class():
     line = count.answer
     assert "no exact algorithm can move less" in line and "class" not in line and "floor" not in line
     on_gpu = iosim.count(8192, 128, hardware="h100", rule="gdn", schedules="state-fused").answer
-    assert "times what each algorithm of its class moves (docs/floors-state.md)" in on_gpu
+    assert "times what each algorithm of its class must move (docs/floors-state.md)" in on_gpu
 
 
 def test_products_are_for_an_SRAM_below_the_state():

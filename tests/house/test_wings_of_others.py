@@ -69,6 +69,8 @@ def test_its_command_and_its_function_answer_as_those_of_iosim(python):
     assert "  energy " in python("-m", "iosim", "--help").stdout
     said = python("-m", "iosim", "energy", "--N", 0, "--d", 64, code=2).stderr
     assert said.startswith("Error: --N: found '0'; allowed: ")
+    said = python("-m", "iosim", "energy", *SIZES, "--picojoules", "x", code=2).stderr
+    assert said.startswith("Error: --picojoules: found 'x'; allowed: ")
     code = (
         "import iosim; print(iosim.energy(1024, 64, '64KB')[-1]['bytes'], 'energy' in dir(iosim), hasattr(iosim, 'x'))"
     )

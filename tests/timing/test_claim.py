@@ -77,3 +77,10 @@ def test_a_rate_may_count_more_than_is_needed():
     found = meanings("3TB/s", memory=100 * MIB, matrix=10**11)
     assert next(iter(found.values())) == "2.89 times the bytes that are needed, or more, were counted"
     assert meanings("900TFLOP/s", memory=100 * MIB, matrix=10**11) == {}
+
+
+@pytest.mark.parametrize("text, more", [("10TB/s", ", and 10TB/s is more than its 3.35 TB/s."), ("3TB/s", " on H100.")])
+def test_a_rate_that_no_such_gpu_has_is_said_to_be_one(text, more):
+    """Also where another resource binds: 1e12 FLOPs take 1,011 us."""
+    (line, *_) = judged(parse_claim(text), {"memory": MIB, "matrix": 10**12, "exp": 0}, H100, "fp16", {}).lines()
+    assert line.startswith("Impossible: ") and line.endswith(more)

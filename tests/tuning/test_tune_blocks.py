@@ -303,7 +303,7 @@ def test_schedules_with_fewer_blocks_than_multiprocessors_are_left_out_on_a_gpu(
     found = ask(*line)
     few = [r["schedule"] for r in found["results"] if r["blocks"] and r["blocks"] < sms]
     assert "flash1" in few and found["winner"]["blocks"] >= sms
-    said = "left out: flash1, with fewer blocks than multiprocessors; --all shows them"
+    said = "left out: flash1, with fewer thread blocks than the multiprocessors could take; --all shows them"
     text, every = (" ".join(iosim(*line, *more).stdout.split()) for more in ((), ("--all",)))
     assert said in text and said not in every
     for more in ((), ("--heads", 1), ("--paper-model",)):

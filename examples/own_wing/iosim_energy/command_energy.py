@@ -3,6 +3,7 @@
 from iosim.commands.answer import answer_all
 from iosim.commands.command import D, N, named_command
 from iosim.commands.options import memory_options, outputs, own_option, problem_asked, problem_options, tile_options
+from iosim.units import parse_count
 
 
 @named_command("energy", needs=(N, D))
@@ -19,4 +20,5 @@ def command(asked, picojoules, output):
     """
     from .energy import energy
 
-    answer_all([({}, energy(**asked.fields, **asked.choice._asdict(), picojoules=int(picojoules)))], output)
+    each = parse_count(picojoules, "--picojoules")
+    answer_all([({}, energy(**asked.fields, **asked.choice._asdict(), picojoules=each))], output)
