@@ -115,6 +115,9 @@ def count(
         raise InputError(wrong[0], of_step[wrong[0]], "with --pass step")
     both = tiles and (tiles, backward_tiles) if passes == "step" else tiles
     under, d = conditions(hardware, options, tile_multiple, paper_model, both), head_dimension(d)
+    if passes != "forward" and options.get("rule"):
+        allowed = "forward with --rule; --schedule state-bwd or state-bwd-saved counts a backward pass with a state"
+        raise InputError("--pass", f"{passes} with --rule {options.get('rule')}", allowed)
     if passes == "step":
         from .passes import combinations_of
         from .step import count_steps

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..core.arrays import at_first
-from ..core.options import OF_EVERY_PROBLEM, flag
+from ..core.options import KEY_HEADS, OF_EVERY_PROBLEM, flag
 from ..core.problem import USUAL, Attention, Tensor, mask_matters
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
@@ -352,6 +352,8 @@ def require(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
     ScheduleError if a schedule of a user never stores its output."""
     check_cache(schedule, problem)
+    if problem.gqa == "pack" and KEY_HEADS.name in dict(problem.own) and KEY_HEADS not in schedule.options:
+        raise InputError("--key-heads", f"{problem[KEY_HEADS]} with --gqa pack", f"--kv-heads with {schedule.name}")
     nearest = schedule.about(problem)
     for name in dict.fromkeys([*problem.values(), *nearest.values()]):
         value, wanted = getattr(problem, name), getattr(nearest, name)
