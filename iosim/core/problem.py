@@ -347,8 +347,9 @@ class Attention(Generic[S]):
         """
         if self.gqa != "pack":
             return self
-        if KEY_HEADS.name in dict(self.own):
-            keys = cast("Size", self[KEY_HEADS])
+        own = dict(self.own)
+        if KEY_HEADS.name in own or "rule" in own:
+            keys = cast("Size", own.get(KEY_HEADS.name) or self.heads)
             group = cast("Size", self.heads) // keys
             return narrowed(self, heads=keys, kv_heads=keys, key_heads=0, gqa="repeat", choice_rows=group)
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, cast
 
 from ..core.tiling import S
+from ..errors import InputError
 from .closed_form import Axis, Counts, Strip, strip_counts
 from .expression import unit
 from .mask import BoundMask, Mask, axis
@@ -75,7 +76,8 @@ class BoundGrouped(BoundMask[S], Generic[S]):
     def _counts(self) -> Counts:
         rows, cols = axis(self.N, self.rows_q, "tokens"), axis(self.Nk, self.rows_k, "tokens")
         strip, g = self.strip()
-        assert not self.from_end, "packed rows are not counted from the end"
+        if self.from_end:
+            raise InputError("--short-tile", "first, for packed query heads under a mask", "last, or --gqa repeat")
         wide: Axis[Size] = Axis(cols.whole, g * cols.size, g * cols.rest)
         return strip_counts(strip, rows, wide)
 

@@ -352,8 +352,12 @@ def require(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
     ScheduleError if a schedule of a user never stores its output."""
     check_cache(schedule, problem)
-    if problem.gqa == "pack" and KEY_HEADS.name in dict(problem.own) and KEY_HEADS not in schedule.options:
-        raise InputError("--key-heads", f"{problem[KEY_HEADS]} with --gqa pack", f"--kv-heads with {schedule.name}")
+    of_state = {*dict(problem.own)} & {KEY_HEADS.name, "rule"}
+    if problem.gqa == "pack" and of_state and KEY_HEADS not in schedule.options:
+        options = " and ".join(sorted(map(flag, of_state)))
+        raise InputError(
+            "--gqa", f"pack with {options}", f"no {options} with {schedule.name}, which packs by --kv-heads"
+        )
     nearest = schedule.about(problem)
     for name in dict.fromkeys([*problem.values(), *nearest.values()]):
         value, wanted = getattr(problem, name), getattr(nearest, name)

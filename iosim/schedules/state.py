@@ -191,13 +191,13 @@ def without_delta(p: Attention) -> Attention:
 
 
 def with_state(p: Attention) -> Attention:
-    """A state is causal by itself and takes no mask, but --padding; q and k have --key-heads; --normalise and
-    --features are of --rule linear, and value heads that are packed have no normaliser."""
+    """A state is causal by itself and takes no mask, but --padding; --normalise and --features are of --rule linear,
+    and value heads that are packed have no normaliser."""
     check_heads(p)
     padding = smaller(p[PADDING], p.N - 1)
     own = {} if rule_of(p).phi else {"normalise": False, "features": 0}
     own |= {"normalise": False} if p.gqa == "pack" else {}
-    return narrowed(p, Nk=p.N, kv_heads=p.heads, mask=DENSE, keep_p=False, padding=padding, **own)
+    return narrowed(p, Nk=p.N, mask=DENSE, keep_p=False, padding=padding, **own)
 
 
 def check_heads(p: Attention) -> None:

@@ -96,18 +96,34 @@ def candidates(
     schedule: Schedule, problem: Attention, M_bytes: int, multiple: int, least_rows: int = 1
 ) -> list[Tiling]:
     """The tiles that are compared: all pairs of SIZES up to the lengths, of no fewer query rows than an instruction has
-    where there are as many; for a schedule with further sizes those of least traffic, or all of SIZES where it has few
-    and says their lengths."""
+    where there are as many; for a schedule with further sizes those of least traffic and those of products as kernels
+    have them, or all of SIZES where it has few and says their lengths."""
     p = problem.packed
     if few_further_sizes(schedule):
         return every_size(schedule, p, multiple)
     if schedule.more_tiles:
         least = best_tiles(schedule, p, M_bytes, multiple)
-        return [] if least is None else [least]
+        return [*([] if least is None else [least]), *products(schedule, p, multiple)]
     together = min(p.Nk, schedule.keys_in_a_row(p))  # a larger tile of keys is that of a page or share
     rows, keys = sizes_up_to(p.N, multiple), sizes_up_to(int(together), multiple)
     whole = [size for size in rows if size >= least_rows]
     return [Tiling(*pair) for pair in product(whole or rows[-1:], keys)]
+
+
+def products(schedule: Schedule, p: Attention, multiple: int) -> list[Tiling]:
+    """Tiles of products as kernels of a GPU have them: pairs of SIZES, a tile of O with the same rows and all columns,
+    and sums over `multiple` or all positions at a time. None for a schedule with other sizes."""
+    further = {"depth", "rows_o", "cols_o"} & {*schedule.more_tiles}
+    if further != {*schedule.more_tiles}:
+        return []
+    width = -(-p.dv // multiple) * multiple
+    found = []
+    for rows, keys, depth in product(
+        sizes_up_to(p.N, multiple), sizes_up_to(p.Nk, multiple), {multiple, -(-p.d // multiple) * multiple}
+    ):
+        sizes = {"depth": depth, "rows_o": rows, "cols_o": width}
+        found.append(Tiling(rows, keys, **{name: sizes[name] for name in further}))
+    return found
 
 
 def few_further_sizes(schedule: Schedule) -> bool:

@@ -147,7 +147,7 @@ def test_bounds_have_a_sentence():
     text = answer_of_bounds(count(8192, 128, "100KB").bounds)
     assert text.startswith(
         "No algorithm for exact attention by standard products moves fewer than 84,792,361 words; "
-        "the least of what was counted moves "
+        "the least of what was counted, flash2 196x1, moves "
     )
     least = int(re.search(r"moves ([\d,]+), within", text)[1].replace(",", ""))
     assert float(re.search(r"within a factor of ([\d.]+) of that", text)[1]) == pytest.approx(

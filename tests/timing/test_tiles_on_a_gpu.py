@@ -185,3 +185,19 @@ def test_blocks_of_a_state_are_as_many_as_multiprocessors_allow(given, tiles):
     lines = str(iosim.tune(schedules="state-split", **own))
     assert given or "has 32 thread blocks for 132 multiprocessors, so it takes at least 1.94 times as long" in lines
     assert "kernels took" not in lines  # those that were measured have no state
+
+
+@pytest.mark.parametrize(
+    "schedule, sizes, tiles",
+    [
+        ("matmul-tiled-a", {"N": 512, "d": 64}, Tiling(64, 128, depth=64)),
+        ("matmul-tiled-a", {"N": 2048, "d": 128}, Tiling(64, 64, depth=128)),
+        ("small-cache", {"N": 2048, "d": 64}, Tiling(64, 64, depth=64, rows_o=64, cols_o=64)),
+        ("small-cache-bwd", {"N": 512, "d": 64}, Tiling(64, 64, depth=16, rows_o=128, cols_o=64)),
+    ],
+)
+def test_least_traffic_is_no_reason_for_idle_multiprocessors(schedule, sizes, tiles):
+    """Tiles that fill M have 1 to 5 blocks here, and take 3 to 14 times as long as these."""
+    own = {**sizes, "hardware": "h100", "schedules": schedule}
+    best, given = (iosim.count(**own, tiles=one).results[0] for one in (None, tiles))
+    assert best.fits and given.fits and best.at_least_seconds <= TIE * given.at_least_seconds
