@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.problem import DENSE, narrowed
 from ..counting.libraries import Choice, Library, lacks, vllm_cascades
+from ..masks.strips import reach
 from ..schedules import SCHEDULES
 from ..schedules.decode import PAGE_SIZE, SPLITS
 from .cascade import LEVEL, merge
@@ -38,20 +39,26 @@ def without(library: Library) -> Callable[[Batch], str]:
     return fails
 
 
-def seen(batch: Batch) -> Attention:
-    """The problem of a request, whose mask is dense where no key is hidden."""
-    return narrowed(batch.problem, mask=batch.mask)
+def given(batch: Batch) -> Attention:
+    """The problem of a request as a library is given it: with its window, whether it hides keys or not. Another mask is
+    dense where no key is hidden."""
+    return narrowed(batch.problem, mask=batch.problem.mask if windowed(batch) else batch.mask)
+
+
+def windowed(batch: Batch) -> bool:
+    """Whether the mask is a window."""
+    return reach(batch.problem.mask)[0] is not None
 
 
 def launches_of(library: Library) -> Callable[[Batch], list[Launch]]:
     """The launches of a library for a batch."""
 
     def launches(batch: Batch) -> list[Launch]:
-        choice = library.choose(seen(batch), batch.shapes, batch.multiprocessors or 0)
+        choice = library.choose(given(batch), batch.shapes, batch.multiprocessors or 0)
         options: dict[str, Size] = {} if batch.problem.divided else {**library.options}
         prefix = common_prefix(batch) if library.name == "vLLM" else 0
-        windowed = batch.mask is not DENSE and not batch.mask.is_causal
-        if prefix and not windowed and vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors or 1, prefix):
+        hidden = windowed(batch) or (batch.mask is not DENSE and not batch.mask.is_causal)
+        if prefix and not hidden and vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors or 1, prefix):
             return over_prefix(batch, choice.tiles, options, prefix)
         return in_shares(batch, choice, options)
 

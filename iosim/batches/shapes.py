@@ -39,6 +39,11 @@ class Shapes:
         return int(self.times.sum())
 
     @property
+    def of_any_length(self) -> bool:
+        """Whether a library is told the length of each request, as a server tells it."""
+        return True
+
+    @property
     def longest(self) -> int:
         """The tokens of the longest request."""
         return int(self.tokens.max())

@@ -1,8 +1,8 @@
 """What published libraries do with requests, by the rules of their own code: tiles, packed heads, shares of the keys.
 
-A rule is read from the source that stands beside it, for fp16 and bf16. It sees the problem of a request, whose mask is
-dense where no key is hidden, the lengths of all requests, and the multiprocessors of the GPU. All kernels keep S and O
-in registers beside M.
+A rule is read from the source beside it, for fp16 and bf16. It sees the problem of a request with the window that a
+library is given, the lengths of all requests, and the multiprocessors of the GPU. A mask that is no window and that
+hides no key is dense. All kernels keep S and O in registers beside M.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..core.arrays import largest, smaller
 from ..core.problem import DENSE
 from ..core.tiling import Tiling
+from ..masks.strips import reach
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -26,7 +27,7 @@ FA2_SPLIT_TILES = {64: (64, 256), 128: (64, 128), 256: (64, 64)}
 """{most d: (Br, Bc)} of its kernel that splits the keys."""
 FA3_TILES = {64: (192, 192), 96: (192, 144), 128: (128, 176), 192: (128, 112), 256: (128, 80)}
 FA3_MASKED = {64: (192, 128), 96: (192, 144), 128: (128, 128), 192: (128, 112), 256: (128, 80)}
-FA3_WINDOW = {64: (192, 160), 96: (192, 128), 128: (128, 128), 192: (128, 96), 256: (128, 64)}
+FA3_WINDOW = {64: (192, 128), 96: (192, 128), 128: (128, 128), 192: (128, 96), 256: (128, 64)}
 """{most d: (Br, Bc)} of FlashAttention-3 without a mask, under `causal`, and under a window."""
 MOST_SPLITS = 128
 FULL, GOOD = 0.8, 0.85  # the share of an SM's places that is enough, and of the best efficiency that is good enough
@@ -45,15 +46,18 @@ class Requests(Protocol):
     def requests(self) -> int: ...
     @property
     def longest(self) -> int: ...
+    @property
+    def of_any_length(self) -> bool: ...
     def sum(self, values: Size, /) -> int: ...
 
 
 class Equal(NamedTuple):
-    """Requests of equal lengths."""
+    """Requests of equal lengths, in a call that takes one length for all."""
 
     new: int
     tokens: int
     requests: int = 1
+    of_any_length: bool = False
 
     @property
     def longest(self) -> int:
@@ -111,20 +115,25 @@ def single(r: Requests) -> bool:
     return r.sum(r.new) == r.requests
 
 
-def packs_single(p: Attention) -> bool:
-    """Whether FlashAttention-2 packs the heads of requests with one query: not under a window, nor with dropout."""
-    return group_of(p) > 1 and p.mask is DENSE and p.dropout is None
+def no_window(p: Attention, r: Requests) -> bool:
+    """Whether FlashAttention-2 sees no window when it decides about packing. A call with one length for all has by then
+    dropped a window of at least so many keys; a call with the length of each drops it later."""
+    if p.mask is DENSE or p.mask.is_causal:
+        return True
+    before, _ = reach(p.mask)
+    return before is not None and before >= r.longest and not r.of_any_length
 
 
 def flash_attention_2(p: Attention, r: Requests, sms: int) -> Choice:
-    """Heads are packed only if every request has one query, and only then keys are split."""
-    packs = single(r) and packs_single(p)
-    if packs and sms:
+    """Heads are packed only if every request has one query and there is neither a window nor dropout. Keys are split if
+    heads are packed, and for one query in a call with one length for all."""
+    packs = single(r) and group_of(p) > 1 and p.dropout is None and no_window(p, r)
+    if sms and single(r) and p.dropout is None and (packs or not r.of_any_length):
         tiles = of_width(FA2_SPLIT_TILES, p)
-        blocks = r.requests * p.kv_heads * -(-group_of(p) // tiles.rows_q)
+        blocks = r.requests * (p.kv_heads * -(-group_of(p) // tiles.rows_q) if packs else p.heads)
         splits = splits_of(blocks, 2 * sms, -(-r.longest // tiles.rows_k))
         if splits > 1:
-            return Choice(tiles, True, splits)
+            return Choice(tiles, packs, splits)
     return Choice(of_width(FA2_TILES, p), packs)
 
 
@@ -139,17 +148,19 @@ def splits_of(blocks: int, places: int, tiles: int) -> int:
 
 
 def flash_attention_3(p: Attention, r: Requests, sms: int) -> Choice:
-    """Heads of requests of unequal lengths are always packed."""
-    tiles = FA3_TILES if p.mask is DENSE else FA3_MASKED if p.mask.is_causal else FA3_WINDOW
+    """Heads of requests of unequal lengths are always packed. A window that hides no key before is dropped, and
+    `causal` from one query."""
+    before, after = reach(p.mask)
+    local = p.mask is not DENSE and (after is None or (before is not None and before < r.longest - 1))
+    tiles = FA3_WINDOW if local else FA3_MASKED if after == 0 and not single(r) else FA3_TILES
     return Choice(of_width(tiles, p), group_of(p) > 1)
 
 
 def keys_in_reach(p: Attention, r: Requests, Br: int) -> Size:
     """The keys of each request that FlashInfer shares out: all, or under a window those of a tile, in whole pages."""
-    from ..masks.strips import keys_behind
     from ..schedules.decode import PAGE_SIZE
 
-    window, page = keys_behind(p.mask), int(p[PAGE_SIZE])
+    window, page = reach(p.mask)[0], int(p[PAGE_SIZE])
     return r.tokens if window is None else smaller(r.tokens, -(-(window + Br) // page) * page)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..core.problem import DENSE, Attention, narrowed, with_mask
+from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..schedules import family_of
 from ..schedules.registry import FA1, FA2
-from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
+from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
@@ -35,7 +35,7 @@ class PublishedTiles(NamedTuple):
 
     def as_run(self, p: Attention, gpu: bool = True) -> Attention:
         """The problem as the kernel runs it: on a GPU with its registers, and at one query with packed heads."""
-        packs = {"gqa": "pack"} if self.short and packs_one(p) else {}
+        packs = {"gqa": "pack", "mask": DENSE} if self.short and packs_one(p) else {}
         shares = {"splits": self.splits} if self.splits > 1 else {}
         return narrowed(p, **({} if p.divided or not gpu else self.options), **packs, **shares)
 
@@ -67,27 +67,26 @@ def has_their_registers(chip: Hardware) -> bool:
 
 
 def packs_one(p: Attention) -> bool:
-    """Whether the kernels of libraries pack the heads of a problem: there is one query, and it sees every key."""
-    return p.N == 1 and packs_single(with_mask(p) if p.mask.is_causal else p)
+    """Whether the kernels of libraries pack the heads of a problem: there is one query, and no window once those that
+    hold all keys are dropped."""
+    return p.N == 1 and BY_NAME["FA2"].choose(p, Equal(p.N, p.Nk, p.batch), 0).packs
 
 
 def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, chip: Hardware) -> Iterator[PublishedTiles]:
-    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and a GPU. At one query whose
-    heads are packed they are those that each library chooses.
+    """The tiles of FlashAttention-2 and FlashAttention-3 for some schedules, a problem and a GPU. At one query they are
+    those that each library chooses.
 
     There are none for sizes and types that these kernels lack, nor under a mask of tiles, which other tiles change, nor
     on a chip that has fewer registers than these kernels fill.
     """
     if not has_their_registers(chip):
         return
-    sms = chip.sms
     found = [tiles for tiles in PUBLISHED if tiles.short and tiles.schedule in names]
     if max(p.d, p.dv) > max(FA3_TILES) or not found or p.word_bytes != 2 or p.mask.tile_units:
         return
-    one = with_mask(p) if p.N == 1 and p.mask.is_causal else p
-    yield from [chosen("FA2", one, found[0].schedule, sms)] if packs_one(p) else found
+    yield from [chosen("FA2", p, found[0].schedule, chip.sms)] if p.N == 1 else found
     if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or p.mask.is_causal):
-        yield chosen("FA3", one, found[0].schedule, sms)
+        yield chosen("FA3", p, found[0].schedule, chip.sms)
 
 
 def chosen(name: str, p: Attention, schedule: str, sms: int) -> PublishedTiles:

@@ -30,13 +30,13 @@ def closed_counts(expr: Expr, rows: Axis[Size], cols: Axis[Size], shift: Size) -
     return None if strip is None else strip_counts(strip, rows, cols)
 
 
-def keys_behind(mask: AnyMask) -> int | None:
-    """The most keys before its own that a query sees under a window; None under a mask that has no such bound."""
+def reach(mask: AnyMask) -> tuple[int | None, int | None]:
+    """The most keys before and after its own that a query sees under a window; None where the mask has no bound."""
     if mask is DENSE or unit(cast("Mask", mask).expr) != "tokens":
-        return None
+        return None, None
     far = 1 << 62
-    strip = strip_of(cast("Mask", mask).expr, far, far, 0)
-    return None if strip is None or strip.low == -far else -int(strip.low)
+    strip = strip_of(cast("Mask", mask).expr, far, far, 0) or Strip(-far, far)
+    return None if strip.low == -far else -int(strip.low), None if strip.high == far else int(strip.high)
 
 
 def strip_of(expr: Expr, N: Size, Nk: Size, shift: Size) -> Strip | None:

@@ -14,7 +14,7 @@ from ..counting.conditions import conditions
 from ..counting.given import memory
 from ..counting.names import takes_options
 from ..counting.on_gpu import in_order_of_time, seconds
-from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, packs_one, tiles_of_gpus
+from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, tiles_of_gpus
 from ..counting.result import Result, tiles_said
 from ..counting.run import counted_tiling, run
 from ..errors import InputError
@@ -93,7 +93,7 @@ def tune(
     if under.implies:
         chip = load(str(hardware))
         own = [*tiles_of_gpus({s.name for s in space}, problem, M_bytes, chip)]
-        others = packs_one(problem) or not has_their_registers(chip)
+        others = problem.N == 1 or not has_their_registers(chip)
         kernels = [c for c in kernels if not (c.short and others)] + [c for c in own if c not in PUBLISHED]
     published = [(c, of_published(c, problem, M_bytes, under)) for c in kernels]
     least, name = (fewest.total, fewest.schedule + tiles_said(fewest)) if fewest else (None, "")

@@ -7,13 +7,13 @@ import pytest
 from paths import ROOT
 
 import iosim
-from iosim.batches.rules import common_prefix, seen
+from iosim.batches.rules import common_prefix, given
 from iosim.counting import libraries
 from iosim.counting.libraries import splits_of
 
 
 def share_tokens(batch, Br):
-    return libraries.share_tokens(seen(batch), batch.shapes, batch.multiprocessors, Br)
+    return libraries.share_tokens(given(batch), batch.shapes, batch.multiprocessors, Br)
 
 
 FIELDS = {"d": 128, "heads": 32, "kv_heads": 8, "mask": "causal"}
@@ -123,7 +123,7 @@ def test_a_batch_of_equal_requests_is_told_the_same(batch, heads, kv_heads, Nk, 
                 theirs = one.total, one.total_bytes, one.smem_peak_bytes, one.fits, one.schedule
                 assert mine == theirs and way.ratio_to_floor == pytest.approx(one.ratio_to_floor, rel=1e-12)
         else:
-            assert mask == "window:100" and tiles.short == "FA2", "its paper has four tiles"
+            assert mask == "window:100" and tiles.short == "FA2", "unpacked, keys are split in `count` alone"
 
 
 def test_every_rule_has_a_source():
@@ -170,7 +170,7 @@ def test_windows_of_libraries():
     )
     assert {way.tensors["K"]["reads"] for way in found} == {256 * 64 * 2}  # 16 whole tiles, for two heads
     assert found.distinct["K"] == 256 * 64 * 2 and "fewer" not in found.lines[0]
-    for library, tiles in (("FA2", "128x128"), ("FA3", "192x160"), ("vLLM-Triton", "16x16")):
+    for library, tiles in (("FA2", "128x128"), ("FA3", "192x128"), ("vLLM-Triton", "16x16")):
         found = iosim.batch(
             "20 * 1:65530", 64, heads=8, kv_heads=2, mask="causal&window:255", hardware="h100", ways=library
         )[library]
@@ -179,14 +179,37 @@ def test_windows_of_libraries():
         assert (found.tiles, found.tensors["K"]["reads"]) == (tiles, 20 * heads * 64 * (last - first)), library
 
 
-def test_a_window_of_all_keys_hides_nothing():
-    for mask in ("causal&window:2999", "window:5000", "causal"):
+def test_flash_attention_2_asks_for_a_window_before_it_drops_one():
+    """flash_api.cpp: with the length of each request, heads are packed only where no window is given, though it hides no
+    key. With one length for all (`count`) a window of all keys is dropped first, and one of a key less is not."""
+    dense = iosim.batch("1:3000, 1:200", **{**FIELDS, "mask": "dense"})
+    assert iosim.batch("1:3000, 1:200", **FIELDS)["FA2"].tensors == dense["pack"].tensors
+    for mask in ("causal&window:2999", "causal&window:5000", "window:5000"):
         found = iosim.batch("1:3000, 1:200", **{**FIELDS, "mask": mask})
+        assert found["FA2"].tensors == dense["repeat"].tensors != found["pack"].tensors
+        assert (found["FA3"].tiles, found["FA3"].tensors) == (dense["FA3"].tiles, dense["FA3"].tensors)
         assert (
-            found["FA2"].tensors
-            == found["pack"].tensors
-            == iosim.batch("1:3000, 1:200", **{**FIELDS, "mask": "dense"})["pack"].tensors
+            iosim.batch(requests_with(1024, 20), **{**FIELDS, "mask": mask}, hardware="h100")["vLLM"].schedule
+            == "flash2"
         )
+    for window, packs in ((2998, False), (2999, False), (3000, True), (9000, True)):
+        (row,) = iosim.count(1, Nk=3000, **{**FIELDS, "mask": f"causal&window:{window}"}, hardware="h100").published
+        assert (row.tiles.short, row.result.schedule) == ("FA2", "split-kv")
+        assert row.result.total == pytest.approx(2 * 3000 * 128 * (8 if packs else 32), rel=0.1)
+
+
+def test_flash_attention_3_drops_a_window_that_hides_nothing():
+    """Its tiles are then those of `causal`, or those of no mask for single tokens."""
+    fields = {"heads": 8, "kv_heads": 2, "hardware": "h100", "d": 128, "ways": "FA3"}
+    for d, window, several, single in (
+        (96, 2998, 128, 128),
+        (96, 2999, 144, 144),
+        (128, 2998, 128, 128),
+        (128, 2999, 128, 176),
+    ):
+        for new, Bc in ((4, several), (1, single)):
+            found = iosim.batch(f"{new}:3000", mask=f"causal&window:{window}", **{**fields, "d": d})["FA3"]
+            assert found.tiles.endswith(f"x{Bc}"), (d, window, new)
 
 
 def test_flashinfer_shares_out_the_keys_in_reach():
