@@ -244,6 +244,14 @@ def microseconds(seconds: float) -> str:
     return f"{seconds * 1e6:,.4g} us" if seconds < 1e-3 else f"{seconds * 1e6:,.0f} us"
 
 
+def microseconds_apart(seconds: float, other: float) -> tuple[str, str]:
+    """Two times for people, with as many digits as show that they differ."""
+    usual = microseconds(seconds), microseconds(other)
+    digits = ((f"{seconds * 1e6:#,.{n}g} us", f"{other * 1e6:#,.{n}g} us") for n in range(5, 17))
+    found = (pair for pair in (usual, *digits) if seconds == other or pair[0] != pair[1])
+    return next(found, usual)
+
+
 def binary(size: int) -> str:
     """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`."""
     for unit, factor in UNITS:

@@ -17,10 +17,11 @@ from statistics import median
 
 from iosim import Attention
 from iosim.core.tiling import parse_tiles
+from iosim.counting.needed import problem_times
 from iosim.hardware import configs_folder, load
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.timing.bound import problem_times, time_at_least
+from iosim.timing.bound import time_at_least
 from iosim.timing.measured import LEAST_SECONDS
 
 FILE = configs_folder() / "measured" / "over_bounds.json"
@@ -62,7 +63,7 @@ def of_pytorch() -> Measured:
     """The kept times of fused kernels, beside the least of their problem."""
     for row in read(KERNELS):
         if row["kernel"] != NOT_FUSED:
-            bound = max(problem_times(find("flash2"), problem_of(row), load(row["gpu"])).values())
+            bound = max(problem_times(problem_of(row), load(row["gpu"])).values())
             yield row["gpu"], float(row["seconds"]), bound
 
 

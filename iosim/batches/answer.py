@@ -13,7 +13,6 @@ from ..core.tiling import Tiling, read_tiles
 from ..counting.bounds import DOCS
 from ..counting.columns import problem_row
 from ..counting.conditions import PAPER, Conditions, conditions
-from ..counting.floors import in_narrowest
 from ..counting.given import head_dimension, memory, without_memory
 from ..counting.libraries import BY_NAME as LIBRARIES
 from ..counting.libraries import IN_REGISTERS
@@ -22,6 +21,7 @@ from ..counting.on_gpu import microseconds
 from ..counting.published import times_line
 from ..counting.result import in_microseconds
 from ..counting.run import TILE_RULES
+from ..counting.sentence import cost_and_floor
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
@@ -105,7 +105,7 @@ class Batched(Answer):
     def lines(self) -> list[str]:
         """The sentences of the answer: on a GPU about the least time, else about the bytes."""
         if self.batch.chip is not None and (timed := [way for way in self.ways if way.fits is not False]):
-            return lines_on_gpu(timed, self.batch.chip)
+            return lines_on_gpu(timed, self.batch.problem, self.batch.chip)
         ways = {way.way: as_way(way, self.batch.problem) for way in self.ways}
         room = self.batch.M_bytes
         if room is None and self.least is not None:
@@ -252,13 +252,14 @@ def with_room(batch: Batch, ways: Sequence[Moved]) -> tuple[BatchFloor, list[Mov
     return least, [replace(way, ratio_to_floor=ratio) for way, ratio in zip(ways, ratios, strict=True)]
 
 
-def lines_on_gpu(ways: Sequence[Moved], chip: Hardware) -> list[str]:
+def lines_on_gpu(ways: Sequence[Moved], p: Attention, chip: Hardware) -> list[str]:
     """The way of least time, of equal ones that of the fewest bytes; and what is next."""
     order = sorted(ways, key=seconds)
     near = [way for way in order if seconds(way) <= NEAR * seconds(order[0])]
     best = min(near, key=lambda way: way.total_bytes)
     takes = f"{best.way} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
-    lines = [f"{takes}; it moves {about(best.total_bytes)}{beside_floor(best.ratio_to_floor)}."]
+    moves = as_way(best, p).shown or about(best.total_bytes)
+    lines = [f"{takes}; it moves {moves}{beside_floor(best.ratio_to_floor)}."]
     equal, after = [way.way for way in near if way is not best], next((w for w in order if w not in near), None)
     parts = [f"{joined(equal)} take{'s' * (len(equal) == 1)} at least as long"] if equal else []
     if after is not None:
@@ -286,10 +287,10 @@ def seconds(way: Moved) -> float:
 
 
 def as_way(way: Moved, p: Attention) -> Way:
-    """A way as the verdict compares it; the floor is in words of the narrowest type."""
+    """A way as the verdict compares it."""
     share = way.ratio_to_floor
-    floor = f"less than {about(in_narrowest(p, round(way.total / share)))}" if share else ""
-    return Way(way.way, way.total_bytes, way.fits, way.smem_peak_bytes, share, floor)
+    shown, floor = cost_and_floor(p, way.total, way.total_bytes, round(way.total / share)) if share else ("", "")
+    return Way(way.way, way.total_bytes, way.fits, way.smem_peak_bytes, share, floor, shown)
 
 
 WAY: Columns[Moved] = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ..core.problem import TENSORS
 from ..counting.layers import heads_of, ring_of
+from ..counting.needed import needed_by
 from ..errors import InputError
 from ..hardware import load
 from ..timing.claim import Judged, in_narrower_types, judged, parse_claim
@@ -39,17 +39,12 @@ def claim_on(
 
 
 def work_of_attention(found: Batched | None) -> dict[str, dict[str, int]]:
-    """{type: the least work of all layers with attention in it}: the type of the problem, and narrower ones. Each
-    distinct word moves once, and hidden scores are not computed."""
+    """{type: the least work of all layers with attention in it}: the type of the problem, and narrower ones."""
     if found is None:
         return {}
-    p, sizes = found.batch.problem, found.distinct
-    seen = ((times, one.pairs + one.any_rows - one.rows) for one, times in problems_of(found.batch))
-    scores = sum(times * pairs for times, pairs in seen) * p.heads * p.batch
-    work = {"matrix": 2 * scores * (p.d + p.dv), "exp": scores}
-    each = {p.dtype: p, **in_narrower_types(p)}
-    moved = {dtype: sum(n * own.hbm_bytes(TENSORS[name]) for name, n in sizes.items()) for dtype, own in each.items()}
-    return {dtype: {"memory": size, **work} for dtype, size in moved.items()}
+    batch, seen = found.batch, [*problems_of(found.batch)]
+    each = {batch.problem.dtype: batch.problem, **in_narrower_types(batch.problem)}
+    return {dtype: needed_by(p, seen, batch.new_tokens) for dtype, p in each.items()}
 
 
 def moved_in_states(p: Attention, shapes: Shapes, states: Sequence[LayerKind]) -> tuple[int, dict[str, int]]:

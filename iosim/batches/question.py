@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack, overload
 
 from ..core.problem import Attention
 from ..counting.conditions import conditions
 from ..counting.given import Fields, head_dimension
-from ..counting.layers import heads_of, split_layers
+from ..counting.layers import ATTENTION, heads_of, split_layers
 from ..counting.names import takes_options
+from ..errors import InputError
+from ..options import declared
+from ..schedules import SCHEDULES
 from .answer import with_attention
 from .claim import claim_on
 from .layers import BatchOfLayers, about_states, of_attention, of_state
@@ -23,6 +26,22 @@ if TYPE_CHECKING:
     from ..core.tiling import TilesAsked
     from .answer import Batched
     from .requests import RequestsAsked
+
+
+OF_LAYERS = "layers with a state, and their sizes, stand in --layers, as --layers 'gdn heads=4 key-heads=2 * 3'"
+
+
+def check_options(options: Mapping[str, object]) -> None:
+    """Raise InputError for an option that no schedule of softmax attention reads: its answer would be of another
+    problem."""
+    for name, value in options.items():
+        row = declared(name)
+        if row is not None and value not in (None, row.default):
+            readers = [schedule for schedule in SCHEDULES.values() if schedule.reads(name)]
+            if readers and all(schedule.family != ATTENTION for schedule in readers):
+                of_state = any(schedule.family == "state" for schedule in readers)
+                hint = OF_LAYERS if of_state else f"iosim count --schedule {readers[0].name} reads it"
+                raise InputError(row.flag, str(value), "options of softmax attention", hint)
 
 
 @overload
@@ -105,6 +124,7 @@ def batch(
 
     Raises InputError for a value that is not allowed.
     """
+    check_options(options)
     (depth, states), asked = split_layers(layers), read_requests(requests)
     given: Fields = {"hardware": hardware, "paper_model": paper_model, "ways": ways, "tiles": tiles, "mask": mask}
     given |= {"tile_multiple": tile_multiple, "chunks": chunks, "detail": detail, **options}

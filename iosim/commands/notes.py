@@ -9,7 +9,7 @@ import click
 
 from ..core.options import VARIANTS, flag
 from ..errors import InputError
-from ..options import FLAG, declared
+from ..options import FLAG, OWN, declared
 
 if TYPE_CHECKING:
     from ..schedules import Schedule
@@ -30,8 +30,10 @@ def given_variants(params: Mapping[str, object]) -> list[str]:
 
 
 def check_unread(ctx: click.Context, usual: str) -> None:
-    """Look for options of a command line that none of its schedules reads."""
-    given = given_variants(ctx.params)
+    """Look for options of a command line that none of its schedules reads. A command's own option may have the name of
+    a schedule's, as --chunk of `batch`."""
+    own = {option.name for option in ctx.command.params if getattr(option, "heading", OWN) == OWN}
+    given = [name for name in given_variants(ctx.params) if name not in own]
     usual = usual if ctx.params.get("passes", "forward") == "forward" else ""
     multiple, named = ctx.params.get("tile_multiple") not in (None, "1"), ctx.params.get("schedules") or ()
     if given or multiple:

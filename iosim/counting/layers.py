@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 WHERE, ATTENTION = "--layers", "attention"
 ALLOWED = "a number of layers, or kinds as 'gdn*36, attention*12'"
 SIZES = ("d", "dv", "heads", "key-heads", "ring", "state")
+OWN_SIZES = "--heads and others say them; those of a layer with a state stand after its name, as gdn heads=4 * 2"
 ONE = re.compile(r"\s*(?:(\d+)\s*\*\s*)?([a-z][\w-]*)((?:\s+[\w-]+=\w+)*)\s*(?:\*\s*(\d+))?\s*")
 
 
@@ -46,9 +47,10 @@ def kind_of(text: str, where: str) -> LayerKind:
         raise InputError(WHERE, text.strip() or "nothing", ALLOWED)
     sizes = dict(part.split("=") for part in match[3].split())
     for name in sizes:
-        if name not in SIZES or match[2] == ATTENTION:
-            allowed = "sizes of a layer with a state" if match[2] == ATTENTION else ", ".join(SIZES)
-            raise InputError(where, name, allowed, suggestion(name, SIZES))
+        if match[2] == ATTENTION:
+            raise InputError(where, name, "attention without sizes, as attention*3", OWN_SIZES)
+        if name not in SIZES:
+            raise InputError(where, name, ", ".join(SIZES), suggestion(name, SIZES))
     if match[2] != ATTENTION:
         rule_of(match[2], WHERE, ATTENTION)
     return LayerKind(match[2], parse_count(match[1] or match[4] or "1", where), sizes)

@@ -98,14 +98,21 @@ def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
     """A result as the verdict compares it. Words stand beside the bytes if words of several widths move."""
     moved, words, share = result.total_bytes or 0, result.total or 0, result.ratio_to_floor
     name = result.schedule + tiles_said(result) + flags(vars(result).get("options") or {})
-    one_width = moved == words * problem.word_bytes and problem.cache_dtype == problem.dtype
     family, held = SCHEDULES[result.schedule].family, room_of(result, M_bytes)
     least = floor_of(problem, held, family, result.Br) or 0 if share else 0
-    floor = f"less than {about(least * problem.word_bytes)}" if one_width else f"fewer than {least:,} words"
-    shown = "" if one_width or share is None else f"{words:,} words ({about(moved)})"
+    shown, floor = cost_and_floor(problem, words, moved, least)
+    shown = "" if share is None else shown
     room = result.smem_peak_bytes or result.sram_peak_bytes or 0
     none = class_of(problem, held, result) if share and family == "state" else ""
     return Way(name, moved, result.fits, room, share, floor, shown, none)
+
+
+def cost_and_floor(problem: Attention, words: int, moved: int, least: int) -> tuple[str, str]:
+    """(what moves, the floor after `can move`) for people: bytes, or words where words of several widths move, because
+    floors are in words."""
+    if moved == words * problem.word_bytes and problem.cache_dtype == problem.dtype:
+        return about(moved), f"less than {about(least * problem.word_bytes)}"
+    return f"{words:,} words ({about(moved)})", f"fewer than {least:,} words"
 
 
 def class_of(problem: Attention, M_bytes: int | None, result: Result) -> str:

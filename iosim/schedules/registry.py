@@ -352,6 +352,9 @@ def require(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
     ScheduleError if a schedule of a user never stores its output."""
     check_cache(schedule, problem)
+    if "rule" in dict(problem.own) and not schedule.reads("rule"):
+        why = f"not with --schedule {schedule.name}, which has no state"
+        raise InputError("--rule", str(dict(problem.own)["rule"]), why, "state-fused is one that has")
     of_state = {*dict(problem.own)} & {KEY_HEADS.name, "rule"}
     if problem.gqa == "pack" and of_state and KEY_HEADS not in schedule.options:
         options = " and ".join(sorted(map(flag, of_state)))

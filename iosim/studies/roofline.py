@@ -20,6 +20,7 @@ from ..counting.columns import problem_row
 from ..counting.conditions import Conditions, conditions
 from ..counting.count import asked_or_usual, count_published
 from ..counting.names import takes_options
+from ..counting.needed import needed_by_problem
 from ..counting.notes import notes_on_tiles
 from ..counting.on_gpu import seconds
 from ..counting.published import published_line
@@ -30,8 +31,8 @@ from ..counting.sentence import lead_lines, reason_lines, winners
 from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, Schedule, family_of, find, require
-from ..timing.bound import RESOURCES, TimeBound, problem_work, rates_of, time_at_least
+from ..schedules import Schedule, family_of, find, require
+from ..timing.bound import RESOURCES, TimeBound, rates_of, time_at_least
 from ..timing.claim import Judged, in_narrower_types, judged, parse_claim
 from ..timing.measured import measured_over_bounds
 from ..units import format_bytes, format_rate, parse_bytes
@@ -302,9 +303,8 @@ def claim_on(text: str, p: Attention, chip: Hardware, schedules: Sequence[Schedu
     other = [schedule.name for schedule in schedules if schedule.family != ATTENTION]
     if other:
         raise InputError("--claim", text, "a forward pass of attention", f"leave out {joined(other)}")
-    schedule = next((one for one in (SCHEDULES["flash2"], *schedules) if allowed(one, p)), schedules[0])
-    work = {dtype: problem_work(schedule, own) for dtype, own in in_narrower_types(p).items()}
-    return judged(parse_claim(text), problem_work(schedule, p), chip, p.dtype, work)
+    work = {dtype: needed_by_problem(own) for dtype, own in in_narrower_types(p).items()}
+    return judged(parse_claim(text), needed_by_problem(p), chip, p.dtype, work)
 
 
 def one_token(p: Attention) -> Attention:
@@ -321,15 +321,6 @@ def claim_on_state(text: str, p: Attention, chip: Hardware) -> Judged:
     work = sum(heads.moved(one.N, one.initial, one.final))
     instead = heads.otherwise([(one.N, True, 1)]) if one.initial and one.final else {}
     return judged(claim, {"memory": work}, chip, p.dtype, {}, instead)
-
-
-def allowed(schedule: Schedule, p: Attention) -> bool:
-    """Whether a schedule computes a problem."""
-    try:
-        require(schedule, p)
-    except InputError:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------- columns

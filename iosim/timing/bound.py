@@ -12,14 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..core.problem import Attention, mask_matters, narrowed
-from ..core.tiling import Tiling
-from .products import CUDA_CORES, unit_of
+from ..core.problem import mask_matters, narrowed
+from .products import unit_of
 from .work import Work, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..core.problem import Attention
+    from ..core.tiling import Tiling
     from ..hardware import Hardware
     from ..schedules import Schedule
 
@@ -114,34 +115,6 @@ def time_at_least(schedule: Schedule, problem: Attention, tiling: Tiling, chip: 
             times = {name: max(many, least[name]) if name in OF_AN_SM else many for name, many in times.items()}
         found.append(LaunchTime(work, times))
     return TimeBound(tuple(found))
-
-
-def problem_work(schedule: Schedule, problem: Attention) -> dict[str, int]:
-    """The least work of what a schedule computes, by resource, whatever its tiles are: bytes of HBM, FLOPs of products
-    and, of a forward pass, exponentials.
-
-    A row of Q and O, and of K and V for each KV head, moves once if any score of it is visible. Hidden scores are not
-    computed, and a score takes one exponential.
-    """
-    p = narrowed(problem.packed, visit_all=False)
-    flops = sum(work.matrix_flops for work in work_of(schedule, p, Tiling(1, 1), CUDA_CORES))
-    of_queries = touched_once(schedule, p, Tiling(1, p.Nk), ("Q", "O"))
-    of_keys = touched_once(schedule, narrowed(p, heads=p.kv_heads), Tiling(p.N, 1), ("K", "V"))
-    exps = {"exp": flops // (2 * (p.d + p.dv))} if schedule.family == "attention" else {}
-    return {"memory": of_queries + of_keys, "matrix": flops, **exps}
-
-
-def touched_once(schedule: Schedule, p: Attention, tiling: Tiling, names: Sequence[str]) -> int:
-    """The bytes of some tensors that move at least once with given tiles."""
-    touched = [work.touched for work in work_of(schedule, p, tiling, CUDA_CORES)]
-    largest = {name: max(w.get((way, name), 0) for w in touched for way in ("read", "write")) for name in names}
-    return sum(largest.values())
-
-
-def problem_times(schedule: Schedule, problem: Attention, chip: Hardware) -> dict[str, float]:
-    """The least seconds of each resource for what a schedule computes, whatever its tiles are and however its blocks
-    are spread."""
-    return times_of(problem_work(schedule, problem), rates_of(chip, problem.dtype))
 
 
 def times_of(work: Mapping[str, int], rates: Mapping[str, int]) -> dict[str, float]:

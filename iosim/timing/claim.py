@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..core.problem import narrowed
 from ..errors import InputError
 from ..hardware import load, names
-from ..units import DTYPE_BYTES, dtype_bytes, format_rate, microseconds
+from ..units import DTYPE_BYTES, dtype_bytes, format_rate, microseconds, microseconds_apart
 from ..verdict import about, joined, times
 from .bound import rates_of, times_of
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 WHERE = "--claim"
 ALLOWED = "a time as 215us, 0.2ms or 1.5s, bytes a second as 3.5TB/s, or operations a second as 700TFLOP/s"
 _CLAIM = re.compile(r"([\d,]*\.?\d+)\s*([munµμ]?s|[kmgtp]?b/s|[kmgtp]?flops?(?:/s)?)", re.IGNORECASE)
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-DECIMAL = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+SECONDS = {"s": 0, "ms": -3, "us": -6, "µs": -6, "μs": -6, "ns": -9}  # powers of ten
+DECIMAL = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12, "p": 15}
 THINGS = {"memory": "bytes", "matrix": "FLOPs", "exp": "exponentials"}
 WORDS = {"memory": "HBM", "matrix": "products", "exp": "exponentials"}
 
@@ -51,16 +51,16 @@ def parse_claim(text: str, flops: bool = True) -> Claim:
     """The claim that a text makes; units of rates are decimal. Raises InputError for any other text, and without
     `flops` for FLOPs a second: where nobody knows how many are needed."""
     match = _CLAIM.fullmatch(text.strip()) if isinstance(text, str) else None
-    number = float(match[1].replace(",", "")) if match else 0.0
-    if match is None or not number:
+    number = match[1].replace(",", "") if match else "0"
+    if match is None or not float(number):
         raise InputError(WHERE, text, ALLOWED)
     unit = match[2].lower()
     if unit in SECONDS:
-        return Claim(text.strip(), number * SECONDS[unit])
+        return Claim(text.strip(), float(f"{number}e{SECONDS[unit]}"))
     of = "matrix" if "flop" in unit else "memory"
     if of == "matrix" and not flops:
         raise InputError(WHERE, text, "a time or bytes a second with a state", "its FLOPs depend on chunks")
-    return Claim(text.strip(), number * DECIMAL[re.sub("flop.*|b/s", "", unit)], of)
+    return Claim(text.strip(), float(f"{number}e{DECIMAL[re.sub('flop.*|b/s', '', unit)]}"), of)
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ class Judged:
 
     def lines(self) -> list[str]:
         """The judgement in sentences: possible or not and why, then what it would have to mean."""
-        shown = self.claim.text
+        shown, (claimed, least) = self.claim.text, microseconds_apart(self.seconds, self.least)
         if self.claim.of:
             whole = amount(self.claim.of, self.work[self.claim.of])
-            shown += f", which is {microseconds(self.seconds)} for the {whole} that are needed,"
-        why = f"the {microseconds(self.least)} that {self.reason()} at least on {self.chip.name}"
+            shown += f", which is {claimed} for the {whole} that are needed,"
+        why = f"the {least} that {self.reason()} at least on {self.chip.name}"
         if self.possible:
-            share = f"{times(self.seconds, self.least)} times " if self.least else ""
+            share = f"{times(self.seconds, self.least)} times " if 0 < self.least < self.seconds else ""
             return [f"Possible: {shown} is {share}{why}."]
         why += self.beyond()
         one_of = "one of these: " * (len(self.meanings) > 1)
@@ -207,7 +207,8 @@ def less_work(found: Judged) -> list[str]:
     if found.claim.of:
         more = times(found.least, found.seconds)
         return [f"{more} times the {THINGS[found.claim.of]} that are needed, or more, were counted"]
-    share = f"{found.seconds / found.least:.1%}".replace("%", " %")
+    percents = (f"{found.seconds / found.least:.{digits}%}" for digits in range(1, 17))
+    share = next((text for text in percents if 0 < float(text[:-1]) < 100), "less than all").replace("%", " %")
     return [f"work that was left out: the time is enough for {share} of the {THINGS[found.binds]}"]
 
 

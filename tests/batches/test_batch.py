@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from paths import DOCS
 
 import iosim
+from iosim import batch
 from iosim.batches.cascade import LEVEL, MERGE
 from iosim.batches.moved import LENGTHS_BYTES, counted
 from iosim.batches.ways import BY_NAME, KEY_TILES
@@ -241,6 +242,14 @@ def test_new_tokens_one_by_one_are_requests_of_their_own():
     found = iosim.batch("4:21", **SMALL)["decode"]
     wanted = iosim.batch("1:18, 1:19, 1:20, 1:21", **SMALL)["pack"]
     assert (found.tensors, found.blocks) == (wanted.tensors, wanted.blocks)
+
+
+def test_no_note_says_that_an_option_of_the_command_changes_nothing(iosim):
+    """A schedule with a state has a --chunk too."""
+    done = iosim("batch", "--requests", "64:100", "--d", 8, "--causal", "--tiles", "4x4", "--chunk", 16, "--splits", 2)
+    assert "chunk-16" in done.stdout and "changes nothing" not in done.stderr
+    with pytest.raises(InputError, match="--layers 'gdn heads=4"):
+        batch("1:40", 8, chunk=16)
 
 
 def test_chunks_are_requests_after_each_other():

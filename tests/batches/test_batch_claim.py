@@ -1,16 +1,16 @@
 """`batch --claim`: what a step needs at least, by hand and beside the least work of one problem, and what is said of it."""
 
 import json
+import re
 
 import pytest
 
 import iosim
 from iosim.batches.claim import work_of_attention
 from iosim.counting.layers import heads_of, read_layers
+from iosim.counting.needed import needed_by_problem
 from iosim.errors import InputError
 from iosim.masks import parse_mask
-from iosim.schedules import find
-from iosim.timing.bound import problem_work
 
 SERVED = {"d": 128, "heads": 32, "kv_heads": 4, "ways": "pack"}  # K and V of a token are 2,048 bytes
 OPTIONS = {"d": 16, "dv": 8, "heads": 4, "kv_heads": 2, "acc_dtype": "fp32"}
@@ -19,12 +19,54 @@ LINE = ("batch", "--d", 128, "--heads", 32, "--kv-heads", 4, "--hardware", "h100
 
 
 @pytest.mark.parametrize("new, tokens", [(1, 1), (1, 40), (7, 40), (40, 40)])
-@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:5", "window:3", "strided:3"])
-@pytest.mark.parametrize("more", [{}, {"kv_dtype": "fp8"}, {"dtype": "fp32"}, {"latent": True}])
+@pytest.mark.parametrize("mask", ["dense", "causal", "causal&window:5", "window:0", "window:3", "strided:3"])
+@pytest.mark.parametrize(
+    "more", [{}, {"kv_dtype": "fp8"}, {"kv_dtype": "int4"}, {"dtype": "fp32"}, {"latent": True}, {"kv_scales": 4}]
+)
 def test_one_request_needs_what_its_problem_needs(new, tokens, mask, more):
     found = iosim.batch(f"{new}:{tokens}", layers=3, mask=mask, tiles="4x4", **OPTIONS, **more)
     p = iosim.Attention(new, Nk=tokens, batch=3, mask=parse_mask(mask), **OPTIONS, **more)
-    assert work_of_attention(found)[p.dtype] == problem_work(find("flash2"), p)
+    work = work_of_attention(found)[p.dtype]
+    assert work == needed_by_problem(p)
+    if "kv_scales" not in more:  # floors have no scales
+        width = {"int4": 0.5, "fp8": 1}.get(more.get("kv_dtype"), p.word_bytes)
+        least = found.floor.words if found.floor.form == "compulsory" else 0
+        assert work["memory"] >= least * width
+
+
+def test_the_claim_of_requests_with_one_token_is_that_of_the_floor():
+    """One key has p = 1: neither Q nor K is needed. 100,000 rows of V and O of 128 fp16 words take 15.28 us."""
+    said = [iosim.batch("100000 * 1:1", 128, hardware="h100", ways="repeat", claim=f"{us}us") for us in (15.2, 15.3)]
+    assert [one.claim.possible for one in said] == [False, True]
+    assert {one.claim.work["memory"] for one in said} == {said[0].floor.bytes} == {100_000 * 2 * 128 * 2}
+
+
+@pytest.mark.parametrize("claim", ["4us", "6us"])
+def test_keys_of_four_bits(claim):
+    """16,384 tokens of 8 KV heads, 64 B a row of K and of V; Q and O of 4 requests have 2 bytes a word."""
+    asked = {"d": 128, "heads": 32, "kv_heads": 8, "hardware": "h100", "kv_dtype": "int4", "ways": "pack"}
+    found = iosim.batch("4 * 1:4096", claim=claim, **asked)
+    assert found.claim.work["memory"] == 2 * 4 * 4096 * 8 * 64 + 2 * 4 * 32 * 128 * 2
+    assert found.claim.possible == (claim == "6us")  # 5.03 us
+
+
+@pytest.mark.parametrize("claim", ["1282us", "1.2822ms", "1282.236us", "3.351TB/s", "3.3501TB/s"])
+def test_an_impossible_time_is_seen_to_be_less(claim):
+    """32 requests of 65,536 tokens take 1,282.236 us at least: a sentence shows as many digits as tell the two apart."""
+    first, second = iosim.batch("32*1:65536", hardware="h100", claim=claim, **SERVED).claim.lines()
+    times = [float(text.replace(",", "")) for text in re.findall(r"([\d,.]+) us", first)]
+    claimed = times[0] if "/s" in claim else found_in_us(claim)
+    assert first.startswith("Impossible") and claimed < times[-1]
+    assert "100.0 %" not in second and " 1 times" not in second
+
+
+def found_in_us(claim):
+    return float(claim.removesuffix("us")) if "us" in claim else 1000 * float(claim.removesuffix("ms"))
+
+
+def test_a_claim_of_the_rate_itself_is_possible():
+    said = iosim.batch("32*1:65536", hardware="h100", claim="3.35TB/s", **SERVED).claim.lines()
+    assert said[0].startswith("Possible: 3.35TB/s, which is 1,282 us for the 4.00 GiB that are needed, is the 1,282 us")
 
 
 def test_unequal_requests_by_hand():

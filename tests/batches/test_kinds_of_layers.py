@@ -94,7 +94,7 @@ def test_rows_of_a_ring_and_of_states_are_those_of_the_pages():
         ("gdn**3", "--layers: found 'gdn**3'"),
         ("3*gdn*3", "--layers: found '3*gdn*3'"),
         ("gdn width=3 * 2", "--layers gdn width=3 * 2: found 'width'"),
-        ("attention d=64 * 2", "sizes of a layer with a state"),
+        ("attention d=64 * 2", "those of a layer with a state"),
         ("attention*2, attention*3", "attention once"),
         ("gdn d=0 * 2", "--layers gdn, d"),
         ("gdn heads=6 key-heads=4 * 2", "key-heads: found 4"),

@@ -6,13 +6,14 @@ import pytest
 from paths import VALIDATION
 
 from iosim.core.problem import Attention
+from iosim.counting.needed import problem_times
 from iosim.gpu.moved import moved
 from iosim.gpu.tuned.launch import tuned
 from iosim.gpu.verdict import verify
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.timing.bound import problem_times, time_at_least
+from iosim.timing.bound import time_at_least
 
 RUNS = sorted(path.parent for path in VALIDATION.glob("*/tuned_time.csv"))
 LATEST = VALIDATION / "h200-2026-11-29"
@@ -51,7 +52,7 @@ def test_no_time_is_below_the_least_one(folder):
         flops = 4 * p.N**2 * p.d * p.heads / (2 if row["kernel"] == "block-sparse-q" else 1)
         least = time_at_least(find(row["kernel"]), p, tuned(row["kernel"], p).tiling, load("h200")).seconds
         assert 1 < flops / float(row["TFLOP_per_s"]) / 1e12 / least < 2.5
-        needed = max(problem_times(find("flash2"), p, load("h200")).values())
+        needed = max(problem_times(p, load("h200")).values())
         others = [flops / float(row[f"torch_{name}_TFLOP_per_s"]) / 1e12 for name in ("flash", "cudnn")]
         assert min(others) > needed, "whatever their tiles are"
 

@@ -4,10 +4,11 @@ import pytest
 
 from iosim import Tiling, hardware, tables
 from iosim.core.problem import Attention
+from iosim.counting.needed import problem_times
 from iosim.hardware import configs_folder, load
 from iosim.schedules import find
 from iosim.studies.roofline import kept, measured_beside, roofline
-from iosim.timing.bound import problem_times, time_at_least
+from iosim.timing.bound import time_at_least
 from iosim.timing.measured import measured_over_bounds, over_bounds
 
 kept_rows = pytest.importorskip("beside_bounds", exc_type=ImportError).kept_rows
@@ -37,7 +38,7 @@ def test_no_bound_is_above_a_kept_time(gpu):
     chip, every = load(gpu), [one for one in kept() if one.gpu == gpu]
     beaten, nearest = [], []
     for one in every:
-        times = problem_times(find("flash2"), one.problem, chip)
+        times = problem_times(one.problem, chip)
         tiles = [Tiling(rows, keys) for rows in SIDES for keys in SIDES]
         bounds = [time_at_least(find("flash2"), one.problem, tiling, chip).seconds for tiling in tiles]
         assert max(times.values()) <= min(bounds)
