@@ -191,12 +191,10 @@ def command(
     with under_way(erases=script is None) as tell:
         launches, found = explained(script, own, replace(question, tell=tell))
     answers = found.found
-    missing = sorted(found.stand_ins)
-    lent = [f"not installed, so stand-ins took their place: {', '.join(missing)}"] if missing else []
-    say([*aside, *found.notes, *lent, *dict.fromkeys(map(str, found.refused))])
+    say([*aside, *found.notes, *found.lent(), *dict.fromkeys(map(str, found.refused))])
     if log is not None:
         write_trace(log, asked.trace, kind)
-    parts: list[Part] = [part_of(answer) for answer in answers]
+    parts: list[Part] = [part_of(answer) for answer in noted(answers)]
     ranked = asked.tune and launches == 1 and len(answers) > 1
     above: Pieces = []
     if first := first_line(answers, found.refused, ranked):
@@ -280,6 +278,13 @@ def unfit(answers: list[Explained]) -> Iterator[str]:
     for (kernel, where), fit in fits.items():
         if not fit:
             yield f"--fail-unfit: {kernel}{f' ({where})' if where else ''} does not fit"
+
+
+def noted(answers: list[Explained]) -> list[Explained]:
+    """The answers; if they are about several kernels, their notes say which."""
+    if len({answer.kernel for answer in answers}) == 1:
+        return answers
+    return [replace(a, warnings=[f"{a.kernel}: {note}" for note in a.warnings]) for a in answers]
 
 
 def part_of(answer: Explained) -> Part:

@@ -18,7 +18,7 @@ from ..hardware import Hardware, load
 from ..occupancy import blocks_on
 from ..units import binary, format_bytes
 from .least import least_time, read_once, total, work_of_programs
-from .notes import narrow_products, outside, split_loads, unplaced
+from .notes import narrow_products, outside, split_loads, unplaced, viewed
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
 from .read.kernel import Configuration, Kernel, KernelLaunch
@@ -26,7 +26,7 @@ from .sentence import on_gpu, sentence
 from .walk.code import DOTS, Code
 from .walk.launch import Value
 from .walk.places import Fault, place
-from .ways import ARGUMENT, WAYS, Way, all_ways, tensor_row
+from .ways import ARGUMENT, WAYS, Way, all_ways, in_views, tensor_row
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -308,7 +308,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
     question.tell(f"explaining {kernel.name}: {launch.programs:,} programs")
     moved = walk(made.code, launch, log=question.log)
-    ways = all_ways(made.tensors, moved.requests)
+    ways, again = all_ways(made.tensors, moved.requests), in_views(made.tensors, moved.requests)
     chip = preset(target, question.hardware)
     each = work_of_programs(made.code, moved.times, launch.programs, chip)
     answer = Explained(
@@ -323,10 +323,11 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         total(each["flops"]),
         made.resources if question.resources and not is_amd(target) else None,
         chip,
-        bound=None if chip is None else least_time(made.code, ways, each, chip),
+        bound=None if chip is None else least_time(made.code, ways, each, chip, again),
         warnings=[
             *outside(made.tensors, ways, lambda: walk(made.code, launch, by_line=True)),
             *unplaced(moved.unplaced, ways),
+            *viewed(made.tensors, again),
             *([f"{target}: words only; shared memory and registers are those of GPUs of NVIDIA"] if amd else []),
         ],
     )

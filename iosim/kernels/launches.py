@@ -47,6 +47,11 @@ class Answers:
     stand_ins: set[str] = field(default_factory=set)
     """The packages that are not installed, whose place stand-ins took."""
 
+    def lent(self) -> list[str]:
+        """The note on packages that are not installed; none if all are."""
+        missing = ", ".join(sorted(self.stand_ins))
+        return [f"not installed, so stand-ins took their place: {missing}"] if missing else []
+
     def add(self, more: Answers) -> None:
         """Add other answers at the end."""
         self.found += more.found
@@ -142,8 +147,9 @@ def script_answers(file: str, name: str | None, question: Question) -> Answers:
         names = ", ".join(dict.fromkeys(launch.kernel.name for launch in caught)) or "no kernel"
         allowed = "a script that launches kernels" if name is None else f"a launch of {name}"
         where = str(answers.refused[0]) if answers.refused else f"--script {file}"
-        hint = "" if caught or answers.refused else without_kernels(run.path, question.target)
-        raise InputError(where, f"launches of {names}, and no answer", allowed, hint)
+        hint = [] if caught or answers.refused else [without_kernels(run.path, question.target)]
+        hint += [] if caught else answers.lent()
+        raise InputError(where, f"launches of {names}, and no answer", allowed, "; ".join(hint))
     return answers
 
 

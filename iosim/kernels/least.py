@@ -50,9 +50,14 @@ def total(each: Integers) -> int:
 
 
 def least_time(
-    code: Code, ways: Mapping[str, Mapping[str, Way]], each: Mapping[str, Integers], chip: Hardware
+    code: Code,
+    ways: Mapping[str, Mapping[str, Way]],
+    each: Mapping[str, Integers],
+    chip: Hardware,
+    again: Mapping[tuple[str, str], int],
 ) -> LaunchTime:
-    """The least time of a launch. HBM moves distinct bytes, the L2 at most those of the sectors of each request."""
+    """The least time of a launch. HBM moves distinct bytes, those of `again` once, which arguments have in common, and
+    the L2 at most the bytes of the sectors of each request."""
     served = {kind: sum(min(way[kind].bytes, way[kind].sector_bytes) for way in ways.values()) for kind in WAYS}
     work = LaunchWork(
         read_bytes=served[READS],
@@ -62,7 +67,7 @@ def least_time(
         smem_read_bytes=total(each["smem_read_bytes"]),
         smem_write_bytes=total(each["smem_write_bytes"]),
         blocks=len(each["flops"]),
-        touched={(kind, name): way[kind].distinct_bytes for name, way in ways.items() for kind in WAYS},
+        touched={(k, n): way[k].distinct_bytes - again.get((n, k), 0) for n, way in ways.items() for k in WAYS},
     )
     times = seconds_of(work, memory_bytes([work], chip)[0], fastest(code, chip), 1.0)
     amounts = {

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..answer import numbered
 from ..core.problem import DENSE, TENSORS, Attention
 from ..masks import parse_mask
 from ..schedules.ways import ways
@@ -61,14 +62,23 @@ def check(name: str, tensor: Tensor, way: str, line: str, requests: Requests) ->
 
 def note(name: str, tensor: Tensor, ways: Mapping[str, int], requests: Mapping[tuple[str, ...], Requests]) -> str:
     """The note on words outside of one tensor."""
-    counts = ", ".join(f"{words:,} words of its {way}" for way, words in ways.items())
+    counts = ", ".join(f"{numbered(words, 'word')} of its {way}" for way, words in ways.items())
     size = tensor.reach * tensor.word_bytes
     lines = [line for (who, way, line), r in requests.items() if who == name and way in ways and reaches_over(r, size)]
     return (
-        f"{name}: {counts} lie outside of its shape {tensor.shape} with strides {tensor.stride()}: a mask or a stride "
-        "is wrong, or the shape is "
+        f"{name}: {counts} {'lies' if [*ways.values()] == [1] else 'lie'} outside of its shape {tensor.shape} with "
+        f"strides {tensor.stride()}: a mask or a stride is wrong, or the shape is "
         f"({'; '.join(dict.fromkeys(lines))}){wraps(tensor)}"
     )
+
+
+def viewed(tensors: Mapping[str, Tensor], again: Mapping[tuple[str, str], int]) -> list[str]:
+    """A note for each argument that has words of another one, because both are views of one memory (ways.py)."""
+    return [
+        f"{name}: {size // tensors[name].word_bytes:,} words of its {way} are those of another argument, as both are "
+        "views of one memory: the least time has them once"
+        for (name, way), size in again.items()
+    ]
 
 
 def wraps(tensor: Tensor) -> str:

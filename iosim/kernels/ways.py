@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,9 +10,11 @@ from typing import TYPE_CHECKING
 from ..answer import Column, Columns, Row
 from ..hardware import SECTOR_BYTES
 from .walk.code import ATOMICS, READS, WRITES
+from .walk.requests import joined
 
 if TYPE_CHECKING:
     from .walk.launch import Tensor
+    from .walk.numbers import Integers
     from .walk.requests import Requests
 
 WAYS = (READS, WRITES, ATOMICS)
@@ -64,6 +67,27 @@ def all_ways(tensors: Mapping[str, Tensor], requests: Mapping[tuple[str, ...], R
         width = None if tensor is None else tensor.word_bytes
         found[name] = {way: Way() if r is None else Way.of(r, width or r.word_bytes, size) for way, r in own.items()}
     return found
+
+
+def in_views(tensors: Mapping[str, Tensor], requests: Mapping[tuple[str, ...], Requests]) -> dict[tuple[str, str], int]:
+    """{(argument, kind): its distinct bytes that an argument before it has too, where both are views of one memory}."""
+    found = {}
+    views = Counter(tensor.memory for tensor in tensors.values() if tensor.memory)
+    for kind in WAYS:
+        union: dict[int, tuple[Integers, Integers]] = {}
+        for name, tensor in tensors.items():
+            if views[tensor.memory] > 1 and (name, kind) in requests:
+                first, end = (at + tensor.offset * tensor.word_bytes for at in requests[name, kind].covered())
+                own, before = (first, end), union.get(tensor.memory)
+                union[tensor.memory] = own if before is None else joined(iter((before, own)))
+                if before is not None:
+                    found[name, kind] = length(before) + length(own) - length(union[tensor.memory])
+    return {key: again for key, again in found.items() if again}
+
+
+def length(intervals: tuple[Integers, Integers]) -> int:
+    """The bytes of intervals that do not overlap."""
+    return int((intervals[1] - intervals[0]).sum())
 
 
 ARGUMENT: Columns[Row] = (

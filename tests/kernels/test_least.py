@@ -157,7 +157,7 @@ def test_each_resource_has_its_own_time():
     each["smem_write_bytes"] = np.array([132_000, *[0] * 131])
     ways = {"X": {"reads": Way(800, 1600, 100, 200, 320), "writes": Way(), "atomics": Way(4, 8, 4, 8, 32)}}
     code = lambda element: Code("f", (), (), (Block((), (product(4, 1, 2, (64, 8, 16), element),)),))  # noqa: E731
-    found = {element: least_time(code(element), ways, each, chip).times for element in ("f16", "f32", "f64", "i8")}
+    found = {element: least_time(code(element), ways, each, chip, {}).times for element in ("f16", "f32", "f64", "i8")}
     shared = 132 * 133_000 / chip.shared_memory_bytes_per_second
     assert found["f16"] == pytest.approx({
         "memory": 208 / chip.hbm_bytes_per_second, "l2": 328 / chip.l2_bytes_per_second, "shared": shared,

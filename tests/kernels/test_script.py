@@ -8,6 +8,7 @@ import pytest
 from paths import DATA, TESTS
 
 from iosim.errors import InputError
+from iosim.hardware import load
 from iosim.kernels.read.arguments import tensor
 
 pytestmark = pytest.mark.needs("triton")
@@ -92,6 +93,10 @@ def test_launches_are_answered_for_in_order(iosim, script):
     ("x = 1\n", "the script saw a GPU of sm_90; --target names another"),
     ("x = undefined\nadd[(1,)]()\n", "ended early, line 4 `x = undefined`: NameError"),
     ("add[1.5](1, 1, 1, 1, 1)\n", "line 4"),
+    ("import json\njson.loads('[')\n", 'line 5 `json.loads(\'[\')`: JSONDecodeError: '
+     "Expecting value: line 1 column 2 (char 1) (decoder.py, line "),
+    ("import no_such.package as a\na.f(1, b=2)\n", "; not installed, so stand-ins took their place: no_such"),
+    ("import no_such.package as a\nx = {a.KEY: f'{a.F}'}\nassert a.KEY in x\n", "took their place: no_such"),
 ])  # fmt: skip
 def test_a_script_without_an_answer(iosim, script, text, message):
     found = iosim("explain", "--script", script(text))
@@ -133,6 +138,36 @@ def test_launches_that_are_made_again_are_equal_only_if_all_that_they_read_is(as
     answers = ask("explain", "--script", script(AGAIN), "--no-resources")["answers"]
     assert [a["launches"] for a in answers] == [10, 20, 30]
     assert [a["tensors"]["X"]["distinct_reads"] for a in answers] == [5 * 40, 4 * 40, 3 * 40]
+
+
+VIEWS = """
+import torch
+x = torch.zeros(1500, device="cuda")
+add[(4,)](x, x[250:], torch.empty(1000, device="cuda"), 1000, BLOCK=256)
+add[(4,)](torch.zeros(1500, device="cuda"), x[250:], torch.empty(1000, device="cuda"), 1000, BLOCK=256)
+"""
+
+
+@pytest.mark.needs("torch")
+def test_hbm_moves_words_of_two_views_of_one_memory_once(iosim, script):
+    """The launches differ in nothing but that. X is words 0 to 999, and Y 250 to 1249: 750 are in both."""
+    found = iosim("explain", "--script", script(VIEWS), "--hardware", "h100", "--json")
+    both = json.loads(found.stdout)["answers"]
+    assert [a["tensors"]["Y"]["distinct_reads"] for a in both] == [1000, 1000]
+    one, two = (a["at_least_seconds"] * load("h100").hbm_bytes_per_second for a in both)
+    assert (one, two) == (pytest.approx(4 * (1250 + 1000)), pytest.approx(4 * 3000))
+    notes = [line for line in found.stderr.splitlines() if "views" in line]
+    assert notes == ["note: Y: 750 words of its reads are those of another argument, as both are views of one memory: "
+                     "the least time has them once"]  # fmt: skip
+
+
+def test_notes_on_several_kernels_name_theirs(iosim, script):
+    add = "import iosim\nx = iosim.tensor('fp32', (40,))\nadd[(1,)](x, x, x, 41, BLOCK=64)\n"
+    softmax = "softmax[(1,)](x, x, 1, 41, 41, BLOCK=64)\n"
+    for text, name in ((add, ""), (add + add, ""), (add + softmax, "add: ")):
+        told = iosim("explain", "--script", script(text), "--no-resources").stderr
+        assert f"note: {name}X: 1 word of its reads lies outside" in told, told
+    assert "note: softmax: Y: 1 word of its writes lies outside" in told
 
 
 LAUNCH = """

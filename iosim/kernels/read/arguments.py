@@ -68,7 +68,8 @@ def as_tensor(value: Value, where: str) -> Tensor | None:
         return Tensor(short, sizes, value)
     stride, offset = getattr(value, "stride", None), getattr(value, "storage_offset", None)
     strides = tuple(int(n) for n in stride()) if callable(stride) else None
-    found = Tensor(short, sizes, None, strides, int(offset()) if callable(offset) else 0)
+    memory = value.untyped_storage()._cdata if hasattr(value, "untyped_storage") else 0
+    found = Tensor(short, sizes, None, strides, int(offset()) if callable(offset) else 0, memory)
     return replace(found, data=values_of(value, found.reach)) if hasattr(value, VALUES) else found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import signal
 import threading
 import traceback
@@ -13,14 +12,16 @@ from types import FrameType
 
 
 def fault(error: BaseException, path: Path) -> str:
-    """An error with the line of the user's file."""
+    """An error with the line of the user's file, and that of a package which it calls, if the error is from there."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno} `{(error.text or '').strip()}`: {error.msg}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    where = f"line {lines[-1]} `{linecache.getline(str(path), lines[-1] or 0).strip()}`: " if lines else ""
-    return f"{where}{type(error).__name__}: {error}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith((OWN, "<"))]
+    own = [f"line {f.lineno} `{f.line}`: " for f in frames if f.filename == str(path)][-1:]
+    last = [f" ({Path(f.filename).name}, line {f.lineno} `{f.line}`)" for f in frames[-1:] if f.filename != str(path)]
+    return "".join([*own, f"{type(error).__name__}: {error}".removesuffix(": "), *(last if own else [])])
 
 
+OWN = str(Path(__file__).parents[2])  # iosim's files
 AGAIN_SECONDS = 0.5  # a second signal follows, should the first one be caught
 
 

@@ -72,7 +72,9 @@ class Caught(KernelLaunch):
     def key(self) -> tuple[object, ...]:
         """The key of a launch. Launches with the same key have the same answer."""
         arguments = tuple((name, described(value)) for name, value in self.arguments.items())
-        return id(self.kernel.found), described(self.grid), arguments, self.num_warps, self.num_stages
+        memories = [getattr(value, "memory", 0) for value in self.arguments.values()]
+        views = tuple(map(memories.index, memories))
+        return id(self.kernel.found), described(self.grid), arguments, views, self.num_warps, self.num_stages
 
 
 def quoted(path: Path, number: int) -> str:

@@ -33,6 +33,8 @@ class Tensor:
     strides: tuple[int, ...] | None = None
     offset: int = 0
     """Words from an aligned address to its start, as in a slice of another tensor."""
+    memory: int = field(default=0, compare=False)
+    """A number that tensors have in common if one is a view of the other; 0 if that is not known."""
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
