@@ -140,6 +140,35 @@ def test_launches_that_are_made_again_are_equal_only_if_all_that_they_read_is(as
     assert [a["tensors"]["X"]["distinct_reads"] for a in answers] == [5 * 40, 4 * 40, 3 * 40]
 
 
+CHANGED = """
+import torch
+x, rows = torch.zeros(6, 40, device="cuda"), torch.zeros(5, device="cuda", dtype=torch.int32)
+part = rows[1:]
+add[(1,)](rows, rows, rows, 5, BLOCK=8)
+def look():
+    gather[(5,)](x, torch.empty(5, 40, device="cuda"), rows, 5, 40, BLOCK=64)
+look()
+part.fill_(1)
+look()
+rows.copy_(torch.tensor([0, 1, 1, 3, 2]))
+assert rows[3] == 3
+look()
+rows.zero_()
+look()
+"""
+
+
+@pytest.mark.needs("torch")
+def test_integers_that_a_kernel_has_changed_can_be_filled_again(iosim, script):
+    """A part alone does not do: what else the kernel wrote is not known."""
+    found = iosim("explain", "--script", script(CHANGED), "--no-resources", "--json")
+    answers = [a for a in json.loads(found.stdout)["answers"] if a["kernel"] == "gather"]
+    assert [(a["place"], a["tensors"]["X"]["distinct_reads"]) for a in answers] == [
+        ("bench.py, line 10", 4 * 40), ("bench.py, line 10", 40)]  # fmt: skip
+    (refused,) = json.loads(found.stdout)["refused"]  # two equal launches
+    assert "fill TABLE in the script before the launch (copy_), if a kernel has changed it" in refused["why"]
+
+
 VIEWS = """
 import torch
 x = torch.zeros(1500, device="cuda")
@@ -159,6 +188,20 @@ def test_hbm_moves_words_of_two_views_of_one_memory_once(iosim, script):
     notes = [line for line in found.stderr.splitlines() if "views" in line]
     assert notes == ["note: Y: 750 words of its reads are those of another argument, as both are views of one memory: "
                      "the least time has them once"]  # fmt: skip
+
+
+def test_lanes_that_ask_for_the_same_word_share_a_sector(iosim, script):
+    """Sixteen rows of 64 lanes: each row asks for one word of X, two sectors in all, and for a row of Y."""
+    text = """
+import iosim
+@triton.jit
+def scaled(X, Y, Z, R: tl.constexpr, C: tl.constexpr):
+    rows, cols = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    tl.store(Z + rows * C + cols, tl.load(X + rows + cols * 0) * tl.load(Y + rows * C + cols))
+scaled[(1,)](iosim.tensor("fp32", (16,)), iosim.tensor("fp16", (16, 64)), iosim.tensor("fp16", (16, 64)), R=16, C=64)
+"""
+    first = iosim("explain", "--script", script(text), "--no-resources").stdout.splitlines()[0]
+    assert first == "scaled reads 6 KiB (X: 4 KiB, each word 64 times; 64 B of sectors), and writes 2 KiB."
 
 
 def test_notes_on_several_kernels_name_theirs(iosim, script):

@@ -15,6 +15,7 @@ CHANGED: dict[int, object] = {}  # {memory of tensors: its storage}, of those th
 
 
 OTHER = "other operation"
+OVERWRITES = ("copy_", "fill_", "zero_")
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "mv", "addmv", "dot", "_scaled_mm", "_grouped_mm", "_int_mm")
 SET_UP = re.compile(r"(fill|zero|normal|uniform|random|copy|set)_|_to_copy|clone|detach|lift_fresh|new_\w+|\w+_like")
 
@@ -70,6 +71,8 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
     import torch
     from torch.utils._pytree import tree_flatten
 
+    if given and overwritten(function, given):
+        CHANGED.pop(given[0].untyped_storage()._cdata, None)
     written = function._schema.is_mutable and any(hasattr(v, VALUES) for v in given)
     if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
         try:
@@ -81,6 +84,13 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
                 setattr(result, VALUES, value)
     elif written and hasattr(given[0], VALUES):
         delattr(given[0], VALUES)  # its value is no longer known
+
+
+def overwritten(function, given) -> bool:  # type: ignore[no-untyped-def]
+    """Whether all of a memory that a kernel may have changed gets values that are known."""
+    first, *rest = given
+    every = first.numel() * first.itemsize == first.untyped_storage().nbytes()
+    return every and function._schema.name.rpartition("::")[2] in OVERWRITES and all(map(known, rest))
 
 
 def computed(function, values, named):  # type: ignore[no-untyped-def]

@@ -256,13 +256,17 @@ class Programs:
         mask = operation.mask
         assert isinstance(pointer, Pointer)
         name = self.code.name_of(pointer.argument)
-        data = self.launch.tensors[name].data if name in self.launch.tensors else None
+        tensor = self.launch.tensors.get(name)
+        data = None if tensor is None else tensor.data
         type = operation.types[0]
         if not type.is_integer:
             return Unknown(Refusal(operation, f"a floating-point number ({type.element}) loaded from {name}"))
         if MEMORY[operation.name] != READS or data is None:
             given = MEMORY[operation.name] == READS and pointer.argument >= 0
-            hint = f"give its values: --arg {name}=FILE.npy" if given else ""
+            way = f"--arg {name}=FILE.npy"
+            if tensor and tensor.memory:
+                way = f"fill {name} in the script before the launch (copy_), if a kernel has changed it"
+            hint = f"give its values: {way}" if given else ""
             return Unknown(Refusal(operation, f"what is loaded from {name} decides an address, a mask or a loop", hint))
         if pointer.argument in self.code.changed:
             return Unknown(Refusal(operation, f"a decision by what {name} holds, which the kernel itself changes"))
