@@ -20,7 +20,7 @@ from .published import Published, tiles_of_gpus
 from .report import Report
 from .result import tiles_said
 from .run import needs_memory, rules_of, run
-from .sentence import room_of
+from .sentence import moving_least, room_of
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -59,7 +59,8 @@ def count(
         for rule in rules_of(schedule, asked, problem)
     ]
     text = None if asked is None else tiles_text(asked)
-    found = Report(problem, M_bytes, proven_bounds(problem, M_bytes, results), results, tiles=text, under=under)
+    proven = proven_bounds(problem, M_bytes, [*results, *moving_least(results, problem, M_bytes, under)])
+    found = Report(problem, M_bytes, proven, results, tiles=text, under=under)
     if M_bytes is None or asked is not None or not under.implies:
         return found
     from ..hardware import load

@@ -14,11 +14,13 @@ from .bounds import floor_of
 from .columns import flags
 from .floors import held_words
 from .result import Answered, Result, tiles_said
+from .run import run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.problem import Attention
+    from .conditions import Conditions
 
 BASELINE = "standard"  # results are compared with it if it was counted, as in `ratio_to_standard`
 MAIN = 0.8  # tensors are named until they explain this share of a difference
@@ -92,6 +94,16 @@ def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> l
         tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)
         lines += least_traffic(schedule, p, best, tiling, chip, M_bytes, report.under.multiple)
     return [*lines, *next_on_gpu(best, counted)]
+
+
+def moving_least(results: Sequence[Result], problem: Attention, M_bytes: int | None, under: Conditions) -> list[Result]:
+    """On a GPU, the counts of the tiles that move least of each schedule that is best in time, as the answer names
+    them; none elsewhere."""
+    if under.chip is None or M_bytes is None:
+        return []
+    best = [results[k] for k in winners(results) if results[k].tiling == "best"]
+    ways = [(SCHEDULES[r.schedule], narrowed(problem, **(vars(r).get("options") or {}))) for r in best]
+    return [run(schedule, "best", p, M_bytes, under.multiple) for schedule, p in ways]
 
 
 def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
-from ..core.problem import Attention, mask_matters, narrowed
+from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, named_by, of_all_schedules
 from ..counting.conditions import conditions
@@ -17,9 +17,11 @@ from ..counting.on_gpu import in_order_of_time, seconds
 from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, tiles_of_gpus
 from ..counting.result import Result, tiles_said
 from ..counting.run import counted_tiling, run
+from ..counting.sentence import moving_least
 from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
+from ..masks.visible import visible
 from ..schedules import SCHEDULES, Schedule, applies, distinct, family_of, find, find_all, require
 from ..schedules.registry import check_family
 from ..timing.blocks import blocks
@@ -88,7 +90,10 @@ def tune(
     else:
         found = [best_of(s, problem, M_bytes, multiple, options, least_blocks) for s in space]
         found.sort(key=lambda r: (not r.fits, r.total is None, r.total_bytes))
-    fewest = min((r for r in found if r.fits and r.total is not None), key=lambda r: r.total or 0, default=None)
+    also = moving_least(found, problem, M_bytes, under) if by_time else []
+    fewest = min(
+        (r for r in [*found, *also] if r.fits and r.total is not None), key=lambda r: r.total or 0, default=None
+    )
     kernels = published_in(space, problem)
     if under.implies:
         chip = load(str(hardware))
@@ -98,7 +103,7 @@ def tune(
     published = [(c, of_published(c, problem, M_bytes, under)) for c in kernels]
     least, name = (fewest.total, fewest.schedule + tiles_said(fewest)) if fewest else (None, "")
     proven = named_by(bounds(problem, M_bytes, least, space[0].family if space else "attention"), name)
-    if not schedules and multiple == least_blocks == 1 and not problem.divided:
+    if not schedules and multiple == least_blocks == 1 and not problem.divided and packed_way(problem) is None:
         proven = of_all_schedules(proven, len(space))
     left_out = tuple(s.name for s in asked if s not in space)
     costs = {r.schedule: (seconds(r) if by_time else r.total_bytes) or inf if r.fits else inf for r in found}
@@ -110,6 +115,26 @@ def tune(
     )
     under = under if by_time else under._replace(chip=None)
     return Best(problem, M_bytes, proven, found, published, multiple, least_blocks, left_out, hidden, idle, under=under)
+
+
+def packed_way(p: Attention) -> Attention | None:
+    """The problem with the query heads of a KV head packed; None if they are, or cannot be."""
+    if p.gqa == "pack":
+        return None
+    try:
+        packed = narrowed(p, gqa="pack", mask=DENSE if hides_nothing(p) else p.mask)
+    except InputError:
+        return None
+    return packed if packed.packed.heads < p.heads else None
+
+
+def hides_nothing(p: Attention) -> bool:
+    """Whether every query sees every key."""
+    try:
+        seen = visible(p.mask, p.N, p.Nk)
+    except InputError:
+        return False
+    return seen.pairs + seen.any_rows - seen.rows == p.N * p.Nk
 
 
 def idle_of(found: Sequence[Result], chip: Hardware | None) -> list[Result]:

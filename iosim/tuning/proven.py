@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Pieces, Row, Table, numbered
@@ -21,7 +22,7 @@ from ..counting.report import Report
 from ..errors import InputError
 from ..masks import parse_mask
 from ..schedules import SCHEDULES, applies, distinct, family_of
-from .least import tune
+from .least import packed_way, space_of, tune
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
@@ -103,10 +104,11 @@ def bounds(
     """Proven statements about the least traffic, each with its kind and validity: a Bounds.
 
     With `backward` they are about the gradients dQ, dK and dV. With M, or the SRAM of a `hardware`, the last statement
-    is the least traffic of all schedules and tiles. Under a mask that `tune` refuses, it is the least traffic that
-    `count` finds. Options are those of `count`. Raises InputError for whatever is not allowed.
+    is the least traffic of all schedules and tiles, whose query heads share a KV head or do not. Under a mask that
+    `tune` refuses, it is the least traffic that `count` finds. Options are those of `count`. Raises InputError for
+    whatever is not allowed.
     """
-    under, M = conditions(hardware, options, paper_model=paper_model), memory(M, hardware)
+    under, M = conditions(hardware, options, 1, paper_model), memory(M, hardware)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     family = "backward" if backward else family_of(problem)
     own = [s for s in SCHEDULES.values() if s.family == "backward" and applies(s, problem)] if backward else None
@@ -118,13 +120,25 @@ def bounds(
     if not counted:
         found = Report(problem, None, bounds_of(problem, None, family=family), [])
     else:
-        found = count(N, d, M, schedules=counted, mask=mask, tile_multiple=under.multiple, **under.options)
+        found = count(N, d, M, schedules=counted, mask=mask, **under.options)
     found = replace(found, under=under)
     if M is None:
         return Bounds(found, of_all_schedules(found.bounds, None))
+    ways = [problem, *filter(None, [packed_way(problem)])]
     try:
-        space = () if own is None else distinct(own, problem)
-        searched = tune(N, d, M, schedules=space, mask=mask, tile_multiple=under.multiple, **under.options)
-        return Bounds(found, of_all_schedules(list(searched.bounds), len(space)) if own else searched.bounds)
+        space = space_of((), problem) if own is None else distinct(own, problem)
+        known = [
+            tune(N, d, M, schedules=() if own is None else space, mask=p.mask, **{**under.options, "gqa": p.gqa}).bounds
+            for p in ways
+        ]
     except InputError:
         return Bounds(found, found.bounds)
+    least = least_known(known)
+    return Bounds(found, least if problem.divided else of_all_schedules(least, len(space)))
+
+
+def least_known(searches: Sequence[list[Bound]]) -> list[Bound]:
+    """The bounds of a search, with the least that it or the search with packed heads found, if there is one."""
+    (*floors, alone), *packed = searches
+    shared = [one[-1]._replace(by=f"{one[-1].by} --gqa pack") for one in packed]
+    return [*floors, min((alone, *shared), key=lambda one: inf if one.words is None else one.words)]

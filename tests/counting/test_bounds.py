@@ -3,15 +3,19 @@ where the inputs are more words than it."""
 
 import csv
 import io
+import random
 import re
 import time
+from functools import partial
 
 import pytest
 
+import iosim
 from iosim import SCHEDULES, Attention, bounds, count, floor
 from iosim import tune as iosim_tune
 from iosim.counting.bounds import COUNTED, REACHED_BY, SEARCHED
 from iosim.errors import InputError
+from iosim.verdict import about
 
 MASKED = ["block-sparse-q", "flash1-bwd"]
 
@@ -108,6 +112,75 @@ def test_bounds_has_the_least_of_all_schedules(ask, args):
     assert best["words"] == min(r["total"] for r in found["results"] if r["fits"]) <= counted["words"]
     assert attainable(found) == best and best["kind"] == SEARCHED and counted["kind"] == COUNTED
     assert f" {len(found['space']['schedules'])} schedules" in best["source"]
+
+
+def problem_of(rng):
+    """Fields of a random problem: heads that share keys, few queries, a mask that may hide nothing."""
+    N, kv_heads, d = rng.choice([1, 1, 2, rng.randint(3, 40)]), rng.choice([1, 2, 3]), rng.choice([4, 8, 16])
+    Nk = rng.choice([N, rng.randint(N, 200)])
+    masks = [
+        "dense",
+        "causal",
+        f"window:{rng.randint(0, 2 * Nk)}",
+        f"causal&window:{rng.randint(0, 2 * Nk)}",
+        f"chunk:{Nk}",
+    ]
+    found = {"N": N, "Nk": Nk, "d": d, "heads": kv_heads * rng.choice([1, 2, 8]), "kv_heads": kv_heads}
+    found |= {
+        "mask": rng.choice(masks),
+        **rng.choice([{}, {"dv": 6}, {"acc_dtype": "fp32"}, {"kv_dtype": "fp8"}, {"lse": True}]),
+    }
+    place = rng.choice([{"hardware": "h100"}, {"hardware": "t4"}, *[{"M": f"{rng.randint(4 * d, 40 * d)}el"}] * 3])
+    return found | place | rng.choice([{}, {"visit_all": True}, {"short_tile": "first"}])
+
+
+@pytest.mark.parametrize("problems", [12, pytest.param(150, marks=pytest.mark.long)])
+def test_no_row_moves_less_than_the_best_known(problems):
+    """The best known of `bounds` is at most each row in M alone that `count` or `tune` prints, packed or not, and the floor
+    is at most that. A row of a library, with registers beside M, is no less than the floor of both."""
+    rng = random.Random(7)
+    for _ in range(problems):
+        fields = problem_of(rng)
+        found = iosim.bounds(**fields)
+        best, ways = found["attainable"], [{}] if fields["heads"] == fields["kv_heads"] else [{}, {"gqa": "pack"}]
+        assert best.words is None or found["floor"].words <= best.words, fields
+        for answer in [partial(ask, **fields, **way) for way in ways for ask in (iosim.count, iosim.tune)]:
+            try:
+                rows = (given := answer()).results + [row for _, row in given.published]
+            except InputError as error:
+                assert error.where == "--gqa", fields
+                continue
+            alone = [row.total for row in rows if row.fits and row.total is not None and not row.register_peak_bytes]
+            assert not alone or best.words <= min(alone), (fields, best.by)
+            assert all((row.ratio_to_floor or 1) >= 1 for row in rows if row.fits), fields
+
+
+def test_the_best_known_of_one_query_packs_the_heads_of_a_kv_head():
+    """The line of an issue: 67,117,056 words, 4 times what the rows of libraries moved. A window of all keys hides none."""
+    fields = {"Nk": 8192, "d": 128, "heads": 32, "kv_heads": 8}
+    for more in ({}, {"mask": "causal"}, {"mask": "causal&window:8192"}):
+        for place in ({"hardware": "h100"}, {"M": "100KB"}):
+            best = iosim.bounds(1, **fields, **more, **place)["attainable"]
+            assert (best.words, best.kind) == (2 * 8192 * 128 * 8 + 2 * 32 * 128, SEARCHED) and best.by.endswith(
+                " --gqa pack"
+            )
+    kinds = [iosim.tune(1, **fields, M="100KB", gqa=gqa).bounds[-1].kind for gqa in ("repeat", "pack")]
+    assert kinds == [COUNTED, SEARCHED]
+    state = {"rule": "gdn", "heads": 32, "key_heads": 16}
+    assert iosim.bounds(8192, 128, "24KB", **state)["state: attainable"].by.endswith(" --gqa pack")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [{"N": 8192, "d": 128, "heads": 32, "hardware": "h100", "mask": "causal"}, {"N": 4096, "d": 64, "hardware": "t4"}],
+)
+def test_the_tiles_that_a_sentence_calls_least_are_counted(line):
+    """On a GPU the rows are those of least time. The tiles that move least are in a sentence, and in the bound."""
+    for ask in (iosim.count, iosim.tune):
+        found = ask(**line)
+        name, bytes_ = re.search(r"(?m)(?:^|\. )(\S+ \S+) moves least, (\S+ .iB)", str(found)).groups()
+        best = {bound.name: bound for bound in found.bounds}["attainable"]
+        assert (best.by, about(2 * best.words)) == (name, bytes_)
 
 
 @pytest.mark.parametrize("more", [["--schedule", "flash2"], ["--tile-multiple", 16], ["--least-blocks", 2]], ids=str)
