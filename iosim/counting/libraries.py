@@ -115,19 +115,19 @@ def single(r: Requests) -> bool:
     return r.sum(r.new) == r.requests
 
 
-def no_window(p: Attention, r: Requests) -> bool:
-    """Whether FlashAttention-2 sees no window when it decides about packing. A call with one length for all has by then
-    dropped a window of at least so many keys; a call with the length of each drops it later."""
-    if p.mask is DENSE or p.mask.is_causal:
-        return True
+def packs_single(p: Attention, r: Requests) -> bool:
+    """Whether FlashAttention-2 packs heads: those of requests with one query, without dropout, where it sees no window.
+    A call with one length for all has by then dropped a window of at least so many keys; a call with the length of each
+    drops it later."""
     before, _ = reach(p.mask)
-    return before is not None and before >= r.longest and not r.of_any_length
+    dropped = before is not None and before >= r.longest and not r.of_any_length
+    seen = p.mask is DENSE or p.mask.is_causal or dropped
+    return single(r) and group_of(p) > 1 and p.dropout is None and seen
 
 
 def flash_attention_2(p: Attention, r: Requests, sms: int) -> Choice:
-    """Heads are packed only if every request has one query and there is neither a window nor dropout. Keys are split if
-    heads are packed, and for one query in a call with one length for all."""
-    packs = single(r) and group_of(p) > 1 and p.dropout is None and no_window(p, r)
+    """Keys are split if heads are packed, and for one query in a call with one length for all."""
+    packs = packs_single(p, r)
     if sms and single(r) and p.dropout is None and (packs or not r.of_any_length):
         tiles = of_width(FA2_SPLIT_TILES, p)
         blocks = r.requests * (p.kv_heads * -(-group_of(p) // tiles.rows_q) if packs else p.heads)

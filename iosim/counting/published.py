@@ -9,7 +9,7 @@ from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..schedules import family_of
 from ..schedules.registry import FA1, FA2
-from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal
+from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
@@ -69,7 +69,7 @@ def has_their_registers(chip: Hardware) -> bool:
 def packs_one(p: Attention) -> bool:
     """Whether the kernels of libraries pack the heads of a problem: there is one query, and no window once those that
     hold all keys are dropped."""
-    return p.N == 1 and BY_NAME["FA2"].choose(p, Equal(p.N, p.Nk, p.batch), 0).packs
+    return packs_single(p, Equal(p.N, p.Nk, p.batch))
 
 
 def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, chip: Hardware) -> Iterator[PublishedTiles]:

@@ -159,3 +159,9 @@ def test_nothing_is_packed_elsewhere(more):
     assert splits == ([7] if {"kv_heads", "mask"} & {*more} else [1] * len(splits)) and rows  # 32 x 7 of 264 places
     assert all((result.schedule == "split-kv") == (tiles.splits > 1) for tiles, result in rows)
     assert all(tiles.as_run(count(**{**FIELDS, **more}).problem).gqa == "repeat" for tiles, _ in rows)
+
+
+@pytest.mark.parametrize("more", [{}, {"gqa": "pack", "latent": True}])
+def test_one_query_of_a_width_that_no_kernel_has_is_answered(more):
+    """Tiles of FlashAttention-2 stand beside it in the paper's model, where its kernel has no rule for d = 576."""
+    assert any(tiles.short for tiles, _ in tune(1, 576, "227KB", Nk=64, dv=512, heads=8, kv_heads=1, **more).published)
