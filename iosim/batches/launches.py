@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
-from ..core.problem import DENSE, Attention, narrowed, skips_tiles
+from ..core.problem import DENSE, Attention, narrowed, packed_rows, skips_tiles
 from ..counting.run import measure
+from ..counting.sweep import as_objects, fits_int64
 from ..schedules import SCHEDULES, Schedule
 from ..schedules.decode import PAGE_SIZE, share_pages, share_rows
 
@@ -82,16 +83,25 @@ def part_in_pages(p: Attention[Size]) -> Attention[Size]:
 
 
 def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
-    """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head."""
+    """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head. The arrays hold Python's
+    integers if int64 might not hold every count."""
     mask = batch.packed_mask if launch.packs else batch.mask
     if launch.sees_all or not skips_tiles(launch.schedule, batch.problem):
         mask = DENSE  # it hides no tile
     sizes = {"N": launch.shapes.new, "Nk": launch.shapes.tokens, "heads": batch.problem.heads}
     if launch.packs:
-        sizes |= {"N": launch.shapes.new * batch.group, "heads": batch.problem.kv_heads}
+        rows = packed_rows(launch.shapes.new, batch.group, "--requests", "--way repeat packs none")
+        sizes |= {"N": rows, "heads": batch.problem.kv_heads}
     assert mask is not None
     if batch.chip is not None and not batch.problem.divided:
         sizes |= {"register_bytes": batch.chip.register_bytes}  # accumulators and scores, as its kernels have them
-    return narrowed(
-        cast("Attention[Size]", batch.problem), **{**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
-    )
+    given = {**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
+    found = narrowed(cast("Attention[Size]", batch.problem), **given)
+    if fits_int64(narrowed(found, **extreme(launch, np.max)), launch.schedule):
+        return found
+    return narrowed(found, **{name: as_objects(value) for name, value in given.items()})
+
+
+def extreme(launch: Launch, of: Callable[[Size], Size]) -> dict[str, int]:
+    """The options of a launch, each at its largest or smallest value."""
+    return {name: int(of(value)) for name, value in launch.options.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -10,13 +10,12 @@ import numpy as np
 
 from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, with_mask
 from ..core.tiling import Tiling
-from ..counting.sweep import as_objects, fits_int64
 from ..masks.between import between
 from ..masks.grouped import grouped
 from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from ..timing.products import unit_of
-from .launches import Counted, Launch, counts_of, problem_of
+from .launches import Counted, Launch, counts_of, extreme, problem_of
 from .timed import fastest, least_time
 
 if TYPE_CHECKING:
@@ -137,8 +136,6 @@ def counted(batch: Batch, launch: Launch) -> Counted:
     if problem.mask is not DENSE and not problem.mask.counts_arrays:
         of = stacked([counts_of(launch, one, tiling, unit) for one in single(problem, len(launch.shapes))])
         return Counted(launch, problem, tiling, of)
-    if not fits_int64(narrowed(problem, **extreme(launch, np.max)), launch.schedule):
-        problem = narrowed(problem, N=as_objects(problem.N), Nk=as_objects(problem.Nk))
     return Counted(launch, problem, tiling, counts_of(launch, problem, tiling, unit))
 
 
@@ -244,11 +241,6 @@ def heights(pair: Pair, M_bytes: int, Bc: int) -> Sequence[int]:
     return sorted({step * min(most, -(-rows // (count * step))) for count in range(fewest, MOST_TILES)})
 
 
-def extreme(launch: Launch, of: Callable[[Size], Size]) -> dict[str, int]:
-    """The options of a launch, each at its largest or smallest value."""
-    return {name: int(of(value)) for name, value in launch.options.items()}
-
-
 # ---------------------------------------------------------------- thread blocks
 
 
@@ -274,7 +266,8 @@ def blocks_of_shapes(one: Counted) -> Size:
     schedule, tiling = one.launch.schedule, cast("Tiling[Size]", one.tiling)
     if one.problem.mask is DENSE or one.problem.mask.counts_arrays:
         return first_blocks(schedule, one.problem, tiling)
-    return np.array([first_blocks(schedule, alone, tiling) for alone in single(one.problem, len(one.launch.shapes))])
+    alone = single(one.problem, len(one.launch.shapes))
+    return np.array([first_blocks(schedule, each, tiling) for each in alone], object)
 
 
 def words_of_block(one: Counted, part: Attention[Size]) -> int:

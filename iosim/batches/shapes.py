@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import InputError
+from ..units import LARGEST_COUNT
+from .requests import MOST_REQUESTS, WHERE
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -75,7 +79,10 @@ def shapes_of(requests: Sequence[Request]) -> tuple[Shapes, list[int]]:
 
 
 def shapes(pairs: Sequence[tuple[int, int]], times: Sequence[int], of: Sequence[int] | None = None) -> Shapes:
-    """Shapes (new, tokens) as arrays."""
+    """Shapes (new, tokens) as arrays. InputError for more than LARGEST_COUNT tokens, as requests with a prefix in
+    common may have together. So int64 holds each number, and the sum of MOST_REQUESTS of them needs Python's."""
+    if (most := max(map(max, pairs), default=0)) > LARGEST_COUNT:
+        raise InputError(WHERE, f"{most} tokens of one problem", f"at most {LARGEST_COUNT}", "give fewer tokens")
     new, tokens = np.array(pairs, np.int64).reshape(-1, 2).T
     places = np.arange(len(new)) if of is None else np.array(of, np.int64)
     return Shapes(new, tokens, np.array(times, np.int64), places)
@@ -102,8 +109,13 @@ def in_chunks(found: Shapes, size: int) -> Shapes:
 
 def repeated(found: Shapes, parts: Whole, cut: Cut) -> Shapes:
     """Each shape cut into a number of others; `cut(step, new, tokens)` are the shapes of the parts `step`."""
-    if int(parts.sum()) == len(found):
+    number = sum(parts.tolist())  # Python's: each may be LARGEST_COUNT
+    if number == len(found):
         return found
+    if number > MOST_REQUESTS:
+        raise InputError(
+            WHERE, f"{number} parts of requests", f"at most {MOST_REQUESTS}", "try a larger --chunk, or another --way"
+        )
     row = np.repeat(np.arange(len(found)), parts)
     step = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
     new, tokens = cut(step, found.new[row], found.tokens[row])

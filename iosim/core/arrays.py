@@ -54,10 +54,17 @@ def plus(a: Size, b: Size) -> Size:
 
 
 def sums(values: Size, owners: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sum of the values of each owner. `owners` are numbers from 0, in order."""
+    """The sum of the values of each owner, in their type, which whoever makes the arrays proves to hold it
+    (`kind_of` of search/best.py, `fits_int64` of counting/sweep.py). `owners` are numbers from 0, in order."""
     import numpy as np
 
     return np.add.reduceat(values, np.flatnonzero(np.diff(owners, prepend=-1)))
+
+
+def total(values: NDArray[np.int64]) -> int:
+    """The sum of an array, exactly: in Python's integers unless int64 is sure to hold it."""
+    most = 0 if values.dtype == object or not values.size else max(int(values.max()), -int(values.min()))
+    return int((values if most * values.size < 2**63 else values.astype(object)).sum())
 
 
 def largest(sizes: Size) -> int:

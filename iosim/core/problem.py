@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeAlias, Unpack, cast
 
 from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, PROBLEM, Option, Value, declared, place
-from ..units import DTYPE_BYTES, PACKED, dtype_bytes, parse_count
-from .arrays import at_first
+from ..units import DTYPE_BYTES, LARGEST_COUNT, PACKED, dtype_bytes, parse_count
+from .arrays import anywhere, at_first
 from .options import KEY_HEADS, OF_EVERY_PROBLEM
 from .shapes import product, same
 from .tiling import S as S
@@ -353,7 +353,7 @@ class Attention(Generic[S]):
             group = cast("Size", self.heads) // keys
             return narrowed(self, heads=keys, kv_heads=keys, key_heads=0, gqa="repeat", choice_rows=group)
         N, heads, kv_heads = cast("tuple[Size, Size, Size]", (self.N, self.heads, self.kv_heads))
-        rows = cast("S", N * (heads // kv_heads))
+        rows = cast("S", packed_rows(N, heads // kv_heads))
         shared = self.choice_rows * cast("int", heads // kv_heads)
         return replace(self, N=rows, heads=self.kv_heads, mask=DENSE, gqa="repeat", choice_rows=shared)
 
@@ -427,6 +427,15 @@ class Attention(Generic[S]):
 def narrowed(problem: Attention[S], **options: object) -> Attention[S]:
     """The problem with other values of some options, those that schedules declare included."""
     return replace(problem, **options)  # type: ignore[arg-type]
+
+
+def packed_rows(queries: Size, group: Size, where: str = "--gqa pack", hint: str = "--gqa repeat packs none") -> Size:
+    """The rows of the query heads that share a KV head. InputError for more than int64 is sure to hold."""
+    if anywhere(wrong := queries > LARGEST_COUNT // group):
+        many, heads = at_first(wrong, queries, group)
+        found = f"{many} queries of each of {heads} query heads of a KV head"
+        raise InputError(where, found, f"at most {LARGEST_COUNT} packed rows", hint)
+    return queries * group
 
 
 def with_mask(problem: Attention[S], mask: Mask = DENSE) -> Attention[S]:

@@ -182,7 +182,8 @@ def share_tokens(p: Attention, r: Requests, sms: int, Br: int) -> int:
     low, high = max(128 // page, 1), largest(pages)
     while low < high:
         middle = (low + high) // 2
-        if r.sum(tiles * -(-pages // middle)) > most:
+        shares = -(-pages // middle)
+        if r.sum(smaller(tiles, most + 1) * smaller(shares, most + 1)) > most:  # int64 holds (most + 1)^2
             low = middle + 1
         else:
             high = middle

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MOST_PAIRS_OF_GPUS = 2**20
 MOST_PAIRS_IN_CHUNKS = 2**16  # of GPUs in zigzag order, whose chunks are looked at: about a second
-MOST_PAIRS = 2**26  # of tokens that are looked at one by one: about a second
+MOST_PAIRS = 2**26  # of tokens that are looked at one by one: about a second, and no sum needs more than int64
 
 
 class Visit(NamedTuple):

@@ -228,7 +228,8 @@ def together(visits: list[tuple[Size, Visit]], step: int) -> Iterator[tuple[Size
         least = min((visit for _, visit in several), key=lambda visit: visit.keys)
         more = sum(times * ((visit.keys - least.keys) // step) for times, visit in several)
         yield sum(times for times, _ in several) - more, rows, least.keys, least.mask
-        yield more, rows, least.keys + step, least.mask
+        if more:  # else no visit is that long
+            yield more, rows, least.keys + step, least.mask
 
 
 @lru_cache(maxsize=4096)

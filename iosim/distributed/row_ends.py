@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Positions = NDArray[np.int64]
 
-MOST_ENDS = 2**23  # tokens x GPUs: each GPU's rows are looked at for the keys of each GPU
+MOST_ENDS = 2**23  # tokens x GPUs: each GPU's rows are looked at for the keys of each GPU. Pairs of tokens fit in int64
 
 
 def intervals_of(p: Attention, ranks: int) -> Ends | None:

@@ -13,11 +13,12 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from ..answer import Answer, Column, Pieces, Row, Table, numbered, type_of
+from ..core.arrays import total
 from ..errors import InputError
 from ..hardware import Hardware, load
 from ..occupancy import blocks_on
 from ..units import binary, format_bytes
-from .least import least_time, read_once, total, work_of_programs
+from .least import least_time, read_once, work_of_programs
 from .notes import narrow_products, outside, split_loads, unplaced, viewed
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..core.arrays import total
 from ..timing.bound import LaunchTime, memory_bytes, rates_of, seconds_of
 from ..timing.work import Work as LaunchWork
 from .walk.code import DOTS, READS
@@ -31,7 +32,7 @@ def work_of_programs(
     code: Code, times: Mapping[int, Integers], programs: int, chip: Hardware | None
 ) -> dict[str, Integers]:
     """{part of Work: that of each program}. `times` says how often each program ran a block."""
-    found = {name: np.zeros(programs, np.int64) for name in Work._fields}
+    found = {name: np.zeros(programs, np.int64) for name in Work._fields}  # a program is walked turn by turn: few
     for block, parts in Arithmetic(code, chip).found.items():
         for name, many in zip(Work._fields, np.array(parts, dtype=np.int64).sum(0), strict=True):
             if block in times and many:
@@ -42,11 +43,6 @@ def work_of_programs(
 def read_once(code: Code, chip: Hardware | None) -> int:
     """The bytes that products read from shared memory if each runs once."""
     return sum(work.smem_read_bytes for parts in Arithmetic(code, chip).found.values() for work in parts)
-
-
-def total(each: Integers) -> int:
-    """The sum over all programs."""
-    return int(each.sum())
 
 
 def least_time(

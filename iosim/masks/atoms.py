@@ -25,6 +25,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ..core.arrays import clamp, larger, smaller
+from ..units import LARGEST_COUNT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -260,7 +261,7 @@ ROWS = (
         "abs(x - y) <= W S, and x and y are equal modulo S: W keys on each side, S apart",
         "dilated window (Longformer, NATTEN)",
         least=(0, 1),
-        stands_for=lambda W, S: {"window": W * S, "strided": S},
+        stands_for=lambda W, S: {"window": min(W * S, 2 * LARGEST_COUNT), "strided": S},  # no distance is larger
     ),
     Row(
         "chunk:C",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, NamedTuple, cast
 
-from ..core.arrays import clamp, largest, smaller
+from ..core.arrays import clamp, largest, smaller, total
 from ..core.tiling import S
 from ..errors import InputError
 from .closed_form import Axis, Strip, clamped_floors
@@ -143,8 +143,8 @@ def by_interval(rows: Rows, cells: list[Cells[int]]) -> list[tuple[Size, Size]]:
         b = np.minimum((last - start) // period, number - 1)
         some = np.flatnonzero(a <= b)
         seen = union(np.zeros(len(some), np.intp), tile[some], a[some], b[some], Axis(every * number, every, every * 0))
-        ragged = int(seen.tiles[seen.tile == N // Br].sum())
-        found.append((int(seen.tiles.sum()) - ragged, ragged))
+        ragged = total(seen.tiles[seen.tile == N // Br])
+        found.append((total(seen.tiles) - ragged, ragged))
     return found
 
 

@@ -124,7 +124,7 @@ def visible_by_gaps(expr: Expr, N: int, Nk: int) -> Visible | None:
     gaps = gaps_for(expr, (N, Nk, Nk - N), [queries], [each_key])
     if gaps is None:
         return None
-    a, b = visible_runs(gaps, N, Nk)
+    a, b = visible_runs(gaps, N, Nk)  # their pairs differ, so int64 holds the sum: N x Nk is below 2^60, else Python's
     pairs = int(np.sum(pairs_up_to(b, N, Nk) - pairs_up_to(a - 1, N, Nk)))
     any_rows = active(gaps, queries, Tiles(0, 1, Nk, Nk))
     any_keys = active(gaps, Tiles(0, 1, N, N), each_key)
@@ -192,7 +192,7 @@ def active(gaps: Gaps, r: Tiles, c: Tiles) -> int:
     first, last = first[some] + (r.start - c.start), last[some] + (r.start - c.start)
     if max(r.number, c.number) >= MANY_TILES:
         first, last = first.astype(object), last.astype(object)
-    total, sizes = r.number * c.number, (r.number, c.number, r.step, c.step)
+    total, sizes = r.number * c.number, (r.number, c.number, r.step, c.step)  # a sum is no larger: below 2^60 in int64
     for k in range(0, len(first), GAPS_AT_ONCE):
         before = clamped_floors(first[k : k + GAPS_AT_ONCE] + (r.size + c.step - 2), *sizes)
         total -= int(np.sum(clamped_floors(last[k : k + GAPS_AT_ONCE] + (1 - c.size + c.step), *sizes) - before))

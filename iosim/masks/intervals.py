@@ -259,9 +259,8 @@ def still_bands(found: Pieces, k: int) -> Iterator[StillBand]:
             least = ends[one] - (start if moves[one] else stop - 1)
             most = ends[one + 1] - 1 - start
             if found.seen[k, one] and least <= most:
-                pattern = found.visible.seen[found.kind[k], one]
-                pattern = pattern[:1] if pattern.all() else pattern
-                parts.append(repeated(pattern[None], np.array([least]), np.array([most]))[1:])
+                pattern, a, b = found.visible.seen[found.kind[k], one], *np.array([[least], [most]], ends.dtype)
+                parts.append((a, b) if pattern.all() else repeated(pattern[None], a, b)[1:])
         first, last = (np.concatenate([ends[:0], *(part[end] for part in parts)]) for end in (0, 1))
         order = np.argsort(first, kind="stable")
         yield StillBand(int(ends[low]), int(ends[high]), first[order], last[order])

@@ -425,7 +425,7 @@ class Summed(NamedTuple):
 
         file = mask.expr.file if isinstance(mask.expr, Atom) else None
         if file is not None and file.block:
-            return Summed(
+            return Summed(  # a file lists fewer than 2^30 blocks: int32 holds each sum
                 N, Nk, file.block, np.pad(file.data.cumsum(0, np.int32).cumsum(1, np.int32), ((1, 0), (1, 0)))
             )
         if mask.tile_units or N * Nk > MOST_SUMMED_PAIRS:
@@ -433,7 +433,7 @@ class Summed(NamedTuple):
         bound, sums = _bind(mask, N, Nk, 1, 1, True), np.zeros((N + 1, Nk + 1), np.int32)
         for x, seen in bound.parts():
             sums[x + 1 : x + 1 + len(seen), 1:] = seen
-        for along in (0, 1):
+        for along in (0, 1):  # sums of at most MOST_SUMMED_PAIRS = 2^26
             np.cumsum(sums, along, out=sums)
         return Summed(N, Nk, (1, 1), sums)
 

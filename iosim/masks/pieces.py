@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..core.arrays import total
 from ..errors import InputError
 from .atoms import Chunks, Diagonals, Documents, First, Stripes
 from .atoms import ends as ends_of_documents
@@ -223,7 +224,7 @@ def repeated(seen: Bools, low: Whole, high: Whole) -> Runs:
     owner, start = np.nonzero(edge == 1)
     stop = np.nonzero(edge == -1)[1] - 1
     turns = (high // L - low // L + 1)[owner].astype(np.int64)
-    number, small = int(turns.sum()), len(owner) == 0 or max(int(high.max()), -int(low.min())) < 2**31
+    number, small = total(turns), len(owner) == 0 or max(int(high.max()), -int(low.min())) < 2**31
     affordable(number, MOST_RUNS if small else MOST_LARGE_RUNS, f"N too large for {number} stripes")
     each = np.repeat(np.arange(len(owner)), turns)
     turn = np.arange(len(each)) - np.repeat(np.cumsum(turns) - turns, turns)

@@ -143,7 +143,7 @@ def in_tokens(mask: BoundMask) -> BoundMask:
     return mask if mask.tile_units else replace(mask, rows_q=1, rows_k=1)
 
 
-class Ends(NamedTuple):
+class Ends(NamedTuple):  # places are at most LARGEST_COUNT, and are compared, never multiplied
     """For each query the first key that it sees, and the key after the last one. A query that sees nothing has the
     number of all keys, and 0."""
 
@@ -200,7 +200,7 @@ def reaches_of_sizes(mask: AnyBoundMask, sizes: NDArray[np.int64], cut: bool = F
     sizes = np.minimum(sizes, mask.N).astype(np.int64)
     tiles = -(-mask.N // sizes)
     few_enough(int(tiles.max()), mask)
-    owners = np.repeat(np.arange(len(sizes)), tiles)
+    owners = np.repeat(np.arange(len(sizes)), tiles)  # a start is below N, which is at most MOST_QUERIES x a size
     starts = (np.arange(len(owners)) - (np.cumsum(tiles) - tiles)[owners]) * sizes[owners]
     heights = np.minimum(sizes[owners], mask.N - starts)
     each = ends_of_rows(in_tokens(mask))

@@ -84,6 +84,7 @@ def rows_seen(expr: Expr, N: int, Nk: int) -> tuple[tuple[int, int, int], list[P
             start, stop = rows_that_see(least, part.start, part.stop, each, more)
             some = np.flatnonzero(start < stop)
             kept.append(part.of(some).within(start[some], stop[some]))
+            # Rows have no more keys than 2^31 if they are int64; what is multiplied and summed is Python's.
             number, first = (stop - start)[some].astype(object), (each + more * (start - part.start))[some]
             numbers[least - 1] += number.sum()
             if least == 2:
@@ -139,6 +140,7 @@ def of_strides(expr: Expr, L: int, N: int, Nk: int) -> Visible:
 
     from .expression import evaluate, joined
 
+    # L is at most MOST_RESIDUES = 2^22: int64 holds sums over residues. What has N or Nk as a factor is Python's.
     sees = np.asarray(evaluate(expr, lambda atom: atom.sees(0, np.arange(L), Nk - N), joined))
     if not sees.any():
         return Visible(0, 0, 0, 0, 0)

@@ -87,28 +87,27 @@ def by_block(mask: Mask, file: MaskFile, N: int, Nk: int) -> Visible:
     rows, keys = file.size
     blocks = Mask(mask.text, Atom("file", replace(file, block=None)))
     height, width = file.block or (1, 1)
-    return looked_at(blocks.bind(Attention(rows, 1, keys), Tiling(1, 1)), sizes_of(N, height), sizes_of(Nk, width))
+    return looked_at(blocks.bind(Attention(rows, 1, keys), Tiling(1, 1)), (N, height), (Nk, width))
 
 
 def by_pair(mask: Mask, N: int, Nk: int, tiling: Tiling | None) -> Visible:
     """What the queries of a mask see, from every pair of tokens, or of tiles if all atoms count tiles."""
-    import numpy as np
-
     bound: BoundMask = mask.bind(Attention(N, 1, Nk), tiling or Tiling(1, 1))
-    heights, widths = np.ones(N, np.int64), np.ones(Nk, np.int64)
-    if bound.unit == "tiles":
-        heights, widths = sizes_of(N, bound.rows_q), sizes_of(Nk, bound.rows_k)
-        bound = replace(bound, N=len(heights), Nk=len(widths), rows_q=1, rows_k=1)
-    return looked_at(bound, heights, widths)
+    if bound.unit != "tiles":
+        return looked_at(bound, (N, 1), (Nk, 1))
+    in_tiles = replace(bound, N=bound.Tr, Nk=bound.Tc, rows_q=1, rows_k=1)
+    return looked_at(in_tiles, (N, bound.rows_q), (Nk, bound.rows_k))
 
 
-def looked_at(bound: BoundMask, heights: NDArray[np.int64], widths: NDArray[np.int64]) -> Visible:
-    """What queries see, from every entry of a bound mask's table. A row stands for `heights` queries, and a column for
-    `widths` keys."""
+def looked_at(bound: BoundMask, queries: tuple[int, int], keys_of: tuple[int, int]) -> Visible:
+    """What queries see, from every entry of a bound mask's table. A row stands for a tile of the queries, and a column
+    for one of the keys: each of the two is given as (their number, those of a tile)."""
     import numpy as np
 
     if bound.N * bound.Nk > MOST_VISIBLE_PAIRS:
         raise InputError("--mask", str(bound), f"at most {MOST_VISIBLE_PAIRS} pairs of tokens to look at one by one")
+    heights, widths = sizes_of(*queries), sizes_of(*keys_of)
+    heights = heights.astype(np.int64 if queries[0] * keys_of[0] < 2**63 else object)  # no sum is above N x Nk
     pairs = rows = any_rows = 0
     keys, any_keys = np.zeros(bound.Nk, bool), np.zeros(bound.Nk, bool)
     for x, part in bound.parts():

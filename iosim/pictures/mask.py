@@ -84,7 +84,7 @@ def visible_shares(p: Attention, tiling: Tiling) -> NDArray[np.float64]:
     """The visible share of every tile. The problem's mask must not be dense."""
     bound = p.mask.bind(p, tiling, True)
     rows, columns = range(0, p.N, tiling.rows_q), range(0, p.Nk, tiling.rows_k)
-    shares = np.empty((len(rows), len(columns)))
+    shares = np.empty((len(rows), len(columns)))  # of at most MOST_PICTURE_PAIRS = 2^28 pairs
     for i, start in enumerate(rows):  # one row of tiles at a time, so that memory does not grow with N^2
         height = min(tiling.rows_q, p.N - start)
         seen = bound.visible(start, height, 0, p.Nk).sum(axis=0)

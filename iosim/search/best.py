@@ -365,7 +365,7 @@ def narrower(pair: Pair, ones: SizeArray, widest: SizeArray) -> tuple[SizeArray,
     """All pairs of first sizes and second ones up to the widest, the widest first; of too many only the widest."""
     import numpy as np
 
-    each = widest // pair.multiple
+    each = widest // pair.multiple  # if int64, at most 2^30 and AT_ONCE of them: see `kind_of`
     if int(each.sum()) > (MOST_MASKED_PAIRS if pair.p.mask.counts_arrays else MOST_MASKED):
         return ones, widest
     each = each.astype(np.int64)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .trace_file import MovesOfFile
 
 MOST_RUNS = 20_000_000
+MOST_BYTES = 2**62  # of tensors, and of all that moves: int64 holds each place, and each sum of lines, bytes or tiles
 
 
 class Moves(Traffic):
@@ -72,6 +73,7 @@ class Moves(Traffic):
     def _add(self, tensor: str, store: int, block: Block) -> None:
         if tensor not in self.names:
             self.names.append(tensor)
+            check_bytes(product_of(self.shapes[-1]) * self.widths[-1])  # so that each number of a move fits
         number = self.names.index(tensor)
         for part in matrices(block.shape):
             self.numbers.extend((number, store, *part))
@@ -151,6 +153,8 @@ def accesses(moves: Moves | MovesOfFile, granularity: str = "line", line_bytes: 
     such units."""
     if granularity not in GRANULARITIES:
         raise InputError("--granularity", granularity, ", ".join(GRANULARITIES), suggestion(granularity, GRANULARITIES))
+    check_bytes(sum(product_of(shape) * width for shape, width in zip(moves.shapes, moves.widths, strict=True)))
+    check_bytes(moves.total_bytes)
     if granularity == "tile":
         return tile_accesses(moves.table, moves.widths)
     if granularity == "word":
@@ -163,6 +167,13 @@ def accesses(moves: Moves | MovesOfFile, granularity: str = "line", line_bytes: 
         if line_bytes % width:
             raise InputError("--line", line_bytes, f"a multiple of {width} bytes, the size of a word")
     return line_accesses(moves.table, moves.shapes, moves.widths, line_bytes)
+
+
+def check_bytes(size: int) -> None:
+    """Raise InputError for more bytes of tensors, or that move, than the places and the sums of a cache may have."""
+    if size >= MOST_BYTES:
+        hint = "try a smaller --N or --d; iosim count has no limit"
+        raise InputError("bytes that a cache sees", size, f"less than {MOST_BYTES}", hint)
 
 
 def line_accesses(
@@ -191,7 +202,7 @@ def line_runs(
         bases.append(bases[-1] + -(-product_of(shape) * width // line_bytes))
     tensor, store, row, rows, column, columns = moves.T
     across = np.array([shape[-1] if len(shape) > 1 else 1 for shape in shapes])[tensor]
-    count = np.where(columns == across, 1, rows)
+    count = np.where((columns == across) | (columns == 0), 1, rows)  # no more runs than words: see MOST_BYTES
     if int(count.sum()) > MOST_RUNS:
         raise InputError("runs of lines", int(count.sum()), f"at most {MOST_RUNS}", "try larger --tiles")
     event = np.repeat(np.arange(len(moves)), count)

@@ -283,7 +283,7 @@ def sizes_of_axis(axis: Axis, p: Attention, Nk: int | None) -> list[Row]:
 
     lengths = lengths_of(axis)
     largest = tensor_sizes(cast("Attention[Size]", of_length(p, max(lengths), Nk)))
-    exact = 2 * cast("int", largest["score_traffic_bytes"]) < 2**53 > cast("int", largest["KV_bytes"])
+    exact = sum(cast("int", size) for name, size in largest.items() if name.endswith("_bytes")) < 2**53
     N = np.array(lengths, np.int64 if exact else object)  # floats divide int64 below 2^53 as Python divides integers
     many = replace(cast("Attention[Size]", p), N=N, Nk=N if Nk is None else np.full_like(N, Nk))
     columns = tensor_sizes(many)

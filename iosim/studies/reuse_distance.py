@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     """One number for each access or each object: objects, weights, places or needs."""
 
 UNREACHED = 2**62  # the need of a first access, and the place of a next access that does not come
+# Weights and their sums are below MOST_BYTES of accesses.py, so int64 holds them, and none is UNREACHED.
 
 
 def previous_access(ids: Numbers) -> Numbers:

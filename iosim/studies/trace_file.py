@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 STORES = {"load": [0], "store": [1], "atomic": [0, 1]}  # an atomic operation loads and stores
 PLACE = ("row", "rows", "column", "columns")
+SIGNED = ("row", "column")
+MOST_DIGITS = 15
 WIDTH, RESIDENT = "word_bytes", "resident_words"
 
 
@@ -43,8 +45,9 @@ class MovesOfFile:
     def tensors(self) -> dict[str, tuple[int, int]]:
         """{tensor: (words read, words written)}."""
         tensor, store, _, rows, _, columns = self.table.T
-        sums = np.zeros((len(self.names), 2), np.int64)
-        np.add.at(sums, (tensor, store), rows * columns)
+        small = int(rows.max()) * int(columns.max()) * len(rows) < 2**63
+        sums = np.zeros((len(self.names), 2), np.int64 if small else object)
+        np.add.at(sums, (tensor, store), rows.astype(sums.dtype) * columns)
         return {name: (read, written) for name, (read, written) in zip(self.names, sums.tolist(), strict=True)}
 
     @property
@@ -70,8 +73,8 @@ def moves_of_file(path: str, word_bytes: int, tensors: Sequence[str] = ()) -> Mo
     check_length(len(rows))
     names = rows["name"].unique().tolist()
     columns = [rows["name"].map(names.index), rows["store"], *(whole(rows, key, path) for key in PLACE)]
-    table = np.column_stack(columns).astype(np.int64)
-    peak = int(whole(events, RESIDENT, path).max()) if has(events, RESIDENT) else None
+    table = np.column_stack(columns).astype(np.int64)  # numbers of 15 digits at most
+    peak = max(map(int, {*texts_of(events, RESIDENT, path)})) if has(events, RESIDENT) else None
     widths = {name: word_bytes for name in names}
     if has(rows, WIDTH):
         widths = dict(zip(rows["name"][::-1], whole(rows, WIDTH, path, word_bytes)[::-1].tolist(), strict=True))
@@ -84,17 +87,24 @@ def has(rows: pd.DataFrame, column: str) -> bool:
 
 
 def whole(rows: pd.DataFrame, column: str, path: str, absent: int = 0) -> Numbers:
-    """A column of whole numbers; `absent` where it is empty and may be."""
+    """A column of whole numbers of at most MOST_DIGITS digits; `absent` where it is empty and may be."""
     import pandas as pd
 
+    return pd.to_numeric(texts_of(rows, column, path, absent, MOST_DIGITS)).to_numpy(np.int64)
+
+
+def texts_of(rows: pd.DataFrame, column: str, path: str, absent: int = 0, digits: int = 100) -> pd.Series[str]:
+    """A column of whole numbers as texts."""
     texts = rows[column].astype("string")
     if column not in PLACE:
         texts = texts.fillna("").replace("", str(absent))
-    wrong = ~texts.fillna("").str.fullmatch("-?[0-9]+(\\.0)?")
+    sign = "-?" if column in SIGNED else ""
+    wrong = ~texts.fillna("").str.fullmatch(f"{sign}[0-9]{{1,{digits}}}(\\.0)?")
     if wrong.any():
         where = f"{path}, event {texts.index[wrong][0] + 1}: {column}"
-        raise InputError(where, str(rows[column][wrong].iloc[0]), "a whole number, as iosim trace writes it")
-    return pd.to_numeric(texts).to_numpy(np.int64)
+        allowed = f"a whole number of at most {digits} digits, as iosim trace writes it"
+        raise InputError(where, str(rows[column][wrong].iloc[0]), allowed)
+    return texts.str.removesuffix(".0")
 
 
 def shapes_of(table: Numbers, tensors: int) -> list[tuple[int, ...]]:

@@ -113,8 +113,8 @@ def write_parquet(grid: Chunks | Asked, out: Out, chunks: Iterable[Chunk]) -> No
     for rows in groups_of_rows(chunks, grid.rows_of_part()):
         try:
             table = pa.Table.from_pandas(rows.astype(dtypes), wanted, preserve_index=False)
-        except pa.ArrowInvalid:
-            allowed = "counts of at most 38 digits in Parquet"
+        except (pa.ArrowInvalid, OverflowError):
+            allowed = f"counts {'below 2^63' if grid.int64 else 'of at most 38 digits'} in Parquet"
             raise InputError("--format", "parquet", allowed, "CSV has no limit") from None
         writer = writer or parquet.ParquetWriter(out, table.schema)
         writer.write_table(table)

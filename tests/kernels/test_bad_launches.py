@@ -38,6 +38,7 @@ def line_of(changes, file=FILE, kernel="add"):
     ({"arg X": "7"}, (f"Error: {LOADED}: found \"Unsupported ptr type", "; here X is 7, Y is fp32[100], Z is fp32[100]")),
     ({"arg X": "fp32[64]"}, (f"Error: argument X ({LOADED})", "1 of 2 requests of its reads have no word inside of X")),
     ({"arg Z": "fp32[32]"}, (f"Error: argument Z ({LOADED})", "requests of its writes have no word", "which is fp32[32]")),
+    ({"arg X": f"fp32[{2**30},{2**30}]"}, ("Error: a tensor: found 'fp32[", f"allowed: at most {2**56} bytes; try")),
     ({"warps": "3"}, ("Error: num_warps (--warps): found 3; allowed: 1, 2, 4, 8, 16, 32",)),
 ])  # fmt: skip
 def test_one_message_with_the_line(iosim, changes, parts):

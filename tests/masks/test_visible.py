@@ -127,3 +127,30 @@ def test_blocks_are_looked_at_once(tmp_path):
 def test_what_would_take_too_long_is_refused():
     with pytest.raises(InputError, match="at most"):
         visible(parse_mask("causal:b"), 2**20, 2**20, Tiling(4, 4))
+
+
+def test_pairs_beyond_int64_of_tiles_blocks_and_cells(tmp_path):
+    """Each visible tile has 2^80 pairs, each block of a file too, and each of 2^20 queries sees 2^48 - 4 cells."""
+    T = 2**40
+    assert visible(parse_mask("window:1b"), 2**48, 2**48, Tiling(T, T)).pairs == (3 * 256 - 2) * T**2
+    numbers, places = np.array([1, 2]), np.array([[0, 0], [0, 1]])
+    np.savez(
+        tmp_path / "b.npz", kv_num_blocks=numbers, kv_indices=places, BLOCK_SIZE=[T, T], seq_lengths=[2 * T, 2 * T]
+    )
+    assert visible(parse_mask(f"file:{tmp_path / 'b.npz'}"), 2 * T, 2 * T) == Visible(3 * T**2, *[2 * T] * 4)
+    N, Nk = 2**20, 2**48
+    cells = parse_mask("~sink:4&(causal|~causal)").bind(Attention(N, 1, Nk), Tiling(1, 1)).cells(Nk, 1)
+    assert sum(int(kind.seen[0]) for kind in cells) == N * (Nk - 4)
+
+
+def test_stripes_beside_a_sink_of_2_to_the_40_tokens():
+    """Row tile i sees a key tile of each stripe, 2^22 keys apart, and all see the first one."""
+    N, S, B = 2**40, 2**22, 64
+    stripes = (N // B) * (N // S)
+    found = parse_mask(f"strided:{S}|sink:1").bind(Attention(N, 1, N), Tiling(B, B))
+    assert found.active_tiles == stripes + N // B - N // S
+
+
+def test_a_dilated_window_wider_than_any_sequence():
+    for mask in ("dilated:281474976710656:65536", "dilated:281474976710656:3|sink:3"):
+        assert visible(parse_mask(mask), 9, 12) == looked_at(mask.replace("281474976710656", "99"), 9, 12)

@@ -160,7 +160,7 @@ class Expressions:
             return ""
         if parent is not None and not (isinstance(parent, Seen) and not parent.cut):
             return ""
-        return f"if (!bit({self.table('whole')}, {letter(i)} * {mask.Tc} + {letter(j)})) "
+        return f"if (!bit({self.table('whole')}, {letter(i)} * {in_c(mask.Tc, mask.Tr)} + {letter(j)})) "
 
     def table(self, name: str, mask: BoundMask | None = None) -> str:
         """The name of a table of the mask over these tiles (cuda/mask_tables.py), which the kernel then needs."""
@@ -190,9 +190,9 @@ class Expressions:
             assert self.tables is not None
             name, columns, unit = self.tables.cells(*cuts_of(j))
             self.used_tables[name] = None
-            return f"bit({name}, {self.index(i, mask.rows_q)} * {columns} + {letter(j)}0 / {unit})"
+            return f"bit({name}, {self.index(i, mask.rows_q)} * {in_c(columns, mask.Tr)} + {letter(j)}0 / {unit})"
         active = self.table("active", mask)
-        return f"bit({active}, {self.index(i, mask.rows_q)} * {mask.Tc} + {self.index(j, mask.rows_k)})"
+        return f"bit({active}, {self.index(i, mask.rows_q)} * {in_c(mask.Tc, mask.Tr)} + {self.index(j, mask.rows_k)})"
 
     def index(self, tile: Tile | None, rows: Size) -> str:
         """The number of a tile among the mask's tiles of `rows` positions. Raises ScheduleError if the loop has tiles
@@ -201,6 +201,11 @@ class Expressions:
         if not (isinstance(tile, SymbolicTile) and whole and tile.step == rows):
             raise ScheduleError("a loop over a line of the mask must use the mask's tile size")
         return letter(tile)
+
+
+def in_c(columns: Size, rows: Size) -> str:
+    """The columns of a table of bits in C: of 64 bits where the number of a bit may be beyond int."""
+    return f"{columns}{'LL' if rows * columns >= 2**31 else ''}"
 
 
 def cuts_of(tile: SymbolicTile) -> tuple[int, int]:

@@ -32,6 +32,8 @@ from .record import Body, LoadNode, Recorder, StepNode, StoreNode, SymbolicTile,
 from .write import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ...core.machine import Block, ScheduleLike, ScheduleText
     from ...core.shapes import Tile
     from ...core.typing import Size
@@ -41,6 +43,7 @@ STEP_FILES = tuple(f"steps/{name}.cuh" for name in STEP_NAMES)
 PRELUDE_FILES = ("gpu/cuda/ptx.cuh", "gpu/cuda/tiles.cuh", "gpu/cuda/mma.cuh", "gpu/cuda/products.cuh", *STEP_FILES)
 KERNEL_DTYPES = ("fp32", "fp16", "bf16")
 MOST_INSTANCES = 65_535  # of a grid along y (CUDA programming guide)
+MOST_POSITIONS = 2**30  # of an axis: the sum of two positions is an int; words have 64 bits
 
 
 def generate(
@@ -61,6 +64,7 @@ def generate(
     check_problem(problem)
     recorder = Recorder(problem).run(schedule, tiling)
     p, tensors, launches = cast("Attention", recorder.p), recorder.tensors, recorder.launches
+    check_axes(p, tensors)
     steps = check_steps(launches)
     plans = [make_plan(p, body, tensor_cores is not False, row_words) for body in launches]
     if tensor_cores and not any(plan.tensor_cores for plan in plans):
@@ -126,6 +130,14 @@ def check_problem(p: Attention) -> None:
         raise InputError("--kv-dtype", p.cache_dtype, f"{', '.join(KERNEL_DTYPES)}, fp8 on a GPU")
     if p.instances > MOST_INSTANCES:
         raise InputError("--heads x --batch", p.instances, f"at most {MOST_INSTANCES} on a GPU")
+
+
+def check_axes(p: Attention, tensors: Mapping[str, Tensor]) -> None:
+    """Raise InputError for an axis whose positions are no ints in a kernel."""
+    for name, tensor in tensors.items():
+        if (longest := max(p.shape(tensor))) > MOST_POSITIONS:
+            found = f"{longest} positions of {name}"
+            raise InputError("an axis of a kernel", found, f"at most {MOST_POSITIONS}", "try smaller sizes")
 
 
 @lru_cache(maxsize=1)

@@ -172,7 +172,7 @@ template <class B> DEVICE bool is_whole(const B& block) {
 // The number of words that this thread moved. It does nothing unless compiled with IOSIM_COUNT.
 struct Counter {
 #ifdef IOSIM_COUNT
-    unsigned words = 0;
+    unsigned long long words = 0;
     DEVICE void add(int n) { words += n; }
     DEVICE void flush(unsigned long long* total) const {
         const unsigned long long sum = warp_sum(words);

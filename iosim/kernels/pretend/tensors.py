@@ -90,7 +90,7 @@ def torch_of(text: str) -> AbstractContextManager[None]:
     return pretended_tensors() if "torch" in text and importlib.util.find_spec("torch") is not None else nullcontext()
 
 
-PLACE_BITS = 36  # the addresses of tensors are 64 GiB apart
+PLACE_BITS = 40  # the addresses of tensors are 1 TiB apart
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from ...errors import InputError
+
 if TYPE_CHECKING:
     from .numbers import Elements
 
@@ -17,6 +19,7 @@ DTYPES = {  # {name: (Triton's name, bytes)}
     "int64": ("int64", 8), "uint8": ("uint8", 1), "uint16": ("uint16", 2), "uint32": ("uint32", 4),
     "uint64": ("uint64", 8),
 }  # fmt: skip
+MOST_BYTES = 1 << 56  # that any address of a GPU has; the walk computes them in int64
 Value = object  # an argument of a kernel: an integer, a float, a truth, a text, a type of Triton, a Tensor
 
 
@@ -35,6 +38,10 @@ class Tensor:
     """Words from an aligned address to its start, as in a slice of another tensor."""
     memory: int = field(default=0, compare=False)
     """A number that tensors have in common if one is a view of the other; 0 if that is not known."""
+
+    def __post_init__(self) -> None:
+        if (size := self.reach * self.word_bytes) > MOST_BYTES:
+            raise InputError("a tensor", f"{self}, {size} bytes", f"at most {MOST_BYTES} bytes", "try smaller sizes")
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MOST_STARTS = 1 << 22  # starts that are kept before equal ones are merged
 MOST_PIECES = 1 << 22  # intervals that are merged at a time
-NOWHERE = 1 << 62  # beyond all addresses
+NOWHERE = 1 << 62  # beyond all addresses (MOST_BYTES of launch.py)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Pattern:
     offsets: Integers
     word_bytes: int
     starts: list[Integers] = field(default_factory=list)
-    counts: list[Integers] = field(default_factory=list)
+    counts: list[Integers] = field(default_factory=list)  # of requests, each of which was walked: int64 holds all
     waiting: int = 0
 
     def add(self, starts: Integers) -> None:

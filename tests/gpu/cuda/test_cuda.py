@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.errors import ScheduleError
+from iosim.gpu.cuda.expressions import in_c
 from iosim.gpu.cuda.machine import generate, known_steps, why_not
 from iosim.gpu.cuda.mask_tables import Tables, bits
 from iosim.gpu.cuda.plan import Life, place_blocks
@@ -185,11 +186,16 @@ def test_a_step_may_not_take_the_name_of_another():
         ({"dtype": "fp8"}, "--dtype"),
         ({"heads": 70_000}, "--heads"),
         ({"acc_dtype": "fp64"}, "--acc-dtype"),
+        ({"Nk": 2**31}, "found '2147483648 positions of K'; allowed: at most 1073741824"),
     ],
 )
 def test_what_no_kernel_can_do(options, where):
     with pytest.raises(InputError, match=where):
         generate(SCHEDULES["flash2"], Attention(8, 4, **options), Tiling(4, 4))
+
+
+def test_a_bit_beyond_int_has_a_number_of_64_bits():
+    assert in_c(2**16, 2**15) == "65536LL" and in_c(2**16, 2**15 - 1) == "65536"
 
 
 def test_tensor_cores_on_demand():
