@@ -19,7 +19,7 @@ from ..hardware import Hardware, load
 from ..occupancy import blocks_on
 from ..units import binary, format_bytes
 from .least import least_time, read_once, work_of_programs
-from .notes import narrow_products, outside, split_loads, unplaced, viewed
+from .notes import asked_again, narrow_products, outside, unplaced, viewed
 from .read.arguments import read_grid
 from .read.compile import Compilation, Resources, is_amd
 from .read.kernel import Configuration, Kernel, KernelLaunch
@@ -308,7 +308,8 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
     made = Compilation(kernel, values, target, warps, stages)
     launch = made.launch(read_grid(grid_of(asked.grid, made.bound) if callable(asked.grid) else asked.grid))
     question.tell(f"explaining {kernel.name}: {launch.programs:,} programs")
-    moved = walk(made.code, launch, log=question.log)
+    own = made.resources if question.resources and not is_amd(target) else None
+    moved = walk(made.code, launch, log=question.log, asked=(own and made.asked) or {})
     ways, again = all_ways(made.tensors, moved.requests), in_views(made.tensors, moved.requests)
     chip = preset(target, question.hardware)
     each = work_of_programs(made.code, moved.times, launch.programs, chip)
@@ -322,7 +323,7 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
         {name: made.bound[name] for name in kernel.constants},
         ways,
         total(each["flops"]),
-        made.resources if question.resources and not is_amd(target) else None,
+        own,
         chip,
         bound=None if chip is None else least_time(made.code, ways, each, chip, again),
         warnings=[
@@ -332,9 +333,10 @@ def explained(asked: KernelLaunch, chosen: Configuration, question: Question) ->
             *([f"{target}: words only; shared memory and registers are those of GPUs of NVIDIA"] if amd else []),
         ],
     )
-    if answer.resources is not None:
-        own, unit = answer.resources, None if chip is None else chip.matrix_unit
-        answer.warnings.extend(split_loads(own.load_widths, own.wide, made.scalars))
+    if own is not None:
+        unit = None if chip is None else chip.matrix_unit
+        split = any(asked.split for asked in (made.asked or {}).values())
+        answer.warnings.extend(asked_again(ways, split, own.load_widths, made.scalars))
         answer.warnings.extend(narrow_products(own.product_reads, read_once(made.code, chip), unit))
     return answer if question.problem is None else beside(answer, made.code, question.problem, question.roles)
 

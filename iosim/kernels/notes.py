@@ -1,5 +1,5 @@
-"""Notes on a launch: words outside of a tensor's shape, loads that Triton splits into single words, and words that show
-that the kernel solves another problem than the one given with --as attention.
+"""Notes on a launch: words outside of a tensor's shape, sectors that the L1 is asked for several times, and words that
+show that the kernel solves another problem than the one given with --as attention.
 
 If a mask is missing, a tile at the edge reaches over the end. A request without a word inside means more: the given
 shape does not suit the kernel, which is a fault. Tensors of a script may be parts of others, so for them there is only
@@ -11,7 +11,7 @@ Elsewhere each word is a load of its own, and no load can run ahead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,9 @@ from ..answer import numbered
 from ..core.problem import DENSE, TENSORS, Attention
 from ..masks import parse_mask
 from ..schedules.ways import ways
+from ..verdict import about, joined
 from .nearest import Nearest, counted, tiles_name
+from .walk.code import READS
 from .walk.places import Fault
 
 if TYPE_CHECKING:
@@ -31,9 +33,10 @@ if TYPE_CHECKING:
 
 
 HINT = "the shape is wrong, or the grid, a stride or a mask is"
+MORE = 0.05  # of the sectors that requests touch: from which on a note says how often the L1 is asked for them
+MOST_NAMED = 3  # tensors
 AHEAD_BYTES = 4  # an asynchronous copy, which runs ahead, has at least so many
 FEW = 8  # load instructions: with fewer, a thread may just have one word each
-WIDEST = 16  # bytes that a thread loads at a time at most, half a sector
 SPECIALISED = 16  # Triton's specialisation asks for multiples of this
 
 
@@ -113,37 +116,31 @@ def narrow_products(reads: Mapping[str, int], counted: int, unit: str | None) ->
     return [f"products are compiled to mma.sync, not to wgmma, which takes 64 rows and 4 warps: {more}"]
 
 
-def split_loads(
-    widths: Mapping[int, int], wide: Mapping[int, tuple[int, int]], scalars: Mapping[str, int]
+def asked_again(
+    each: Mapping[str, Mapping[str, Way]], split: bool, widths: Sequence[int], scalars: Mapping[str, int]
 ) -> list[str]:
-    """A note if most loads are of single words, and an argument may be the reason, or if some are where every load has
-    more side by side; else nothing.
+    """A note if the L1 is asked for more sectors than requests touch, with the tensors that most of them are of, or if
+    most loads are of single words, and an argument may be the reason; else nothing.
 
-    `widths` counts load instructions by their bytes. `wide` has the least and the most bytes that a thread has side by
-    side, by the bytes of a word. A word of fewer than 4 bytes cannot be loaded ahead either.
+    `split` says that threads load words one by one that may lie side by side; `widths` are the bytes that a thread
+    loads by each load instruction.
     """
-    asked_twice = [word for word, (_, most) in wide.items() if most > WIDEST]
-    wide = {word: (min(least, WIDEST), min(most, WIDEST)) for word, (least, most) in wide.items()}
-    pieces = max((most // width for width, (_, most) in wide.items() if widths.get(width)), default=1)
-    narrow = sum(count for width, count in widths.items() if width < max(wide.get(width, (0, 0))[1], AHEAD_BYTES))
-    every, word = sum(widths.values()), min(wide, default=0)
-    odd = [f"{name} = {value}" for name, value in scalars.items() if value > 1 and value % SPECIALISED]
-    again = f", and the L1 is asked for a sector up to {pieces} times" if pieces > 1 else ""
-    shown = (
-        f"{{}} of {every} load instructions are of single words, where a thread may load 16 bytes at a time{again}. "
-    )
-    if narrow >= (1 if pieces > 1 else FEW) and 2 * narrow >= every and odd:
-        reason = f"Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {', '.join(odd)}"
-        return [shown.format(narrow) + reason]
-    if widths.get(word) and wide[word][0] > word:
-        return [
-            shown.format(widths[word]) + "An index or a mask hides from Triton that words lie side by side, if they do"
-        ]
-    return [
-        f"loads of words of {word} bytes have more than {WIDEST} bytes side by side in a thread, as narrower words "
-        "beside them ask for, and load them in halves: the L1 is asked for each of their sectors twice"
-        for word in asked_twice
-    ]
+    reads = {name: own[READS] for name, own in each.items() if own[READS].l1_bytes}
+    more = {name: (way.l1_bytes or 0) - way.sector_bytes for name, way in reads.items()}
+    touched, narrow = sum(way.sector_bytes for way in reads.values()), sum(width < AHEAD_BYTES for width in widths)
+    odd = ", ".join(f"{name} = {value}" for name, value in scalars.items() if value > 1 and value % SPECIALISED)
+    why = f"Triton joins words if sizes and strides are multiples of {SPECIALISED}; found {odd}"
+    if touched and sum(more.values()) >= MORE * touched:
+        most = [name for name in sorted(reads, key=lambda name: -more[name])[:MOST_NAMED] if more[name]]
+        named = joined(f"those of {name} {1 + more[name] / reads[name].sector_bytes:.3g} times" for name in most)
+        if not split and 2 * narrow < len(widths):
+            why = "each layout and each warp that needs a word loads it, and a thread loads at most 16 bytes at a time"
+        elif not odd:
+            why = "an index or a mask hides from Triton that words lie side by side, if they do"
+        return [f"the L1 is asked for {about(touched + sum(more.values()))} of sectors, {named}: {why}"]
+    if odd and narrow >= max(FEW, len(widths) / 2):
+        return [f"{narrow} of {len(widths)} load instructions are of single words, none of which can run ahead: {why}"]
+    return []
 
 
 def other_sizes(tensors: Mapping[str, Mapping[str, Way]], problem: Attention) -> list[str]:

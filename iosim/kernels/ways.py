@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..answer import Column, Columns, Row
@@ -33,6 +33,9 @@ class Way:
     sector_bytes: int = 0
     """Bytes of the sectors that requests touch. A sector counts once for each request. The L1 is asked for at least
     these bytes."""
+    l1_bytes: int | None = field(default=None, compare=False)
+    """Bytes of the sectors that load instructions of warps ask the L1 for, once for each; None if that is not known. It
+    depends on warps and stages, which words do not."""
     masked_lanes: int = 0
     """Lanes that a mask turns off."""
     outside_words: int = 0
@@ -45,13 +48,14 @@ class Way:
         """The sums over `requests` to a tensor of `tensor_bytes`."""
         first, end = requests.covered()
         inside = (end.clip(0, tensor_bytes) - first.clip(0, tensor_bytes)).sum()
-        covered = int((end - first).sum())
+        covered, asked = int((end - first).sum()), requests.asked_sectors
         return cls(
             requests.words,
             requests.byte_count,
             covered // word_bytes,
             covered,
             SECTOR_BYTES * requests.sectors,
+            None if asked is None else SECTOR_BYTES * asked,
             requests.lanes - requests.words,
             (covered - int(inside)) // word_bytes,
             requests.unplaced_words,
@@ -65,7 +69,8 @@ def all_ways(tensors: Mapping[str, Tensor], requests: Mapping[tuple[str, ...], R
         tensor, own = tensors.get(name), {way: requests.get((name, way)) for way in WAYS}
         size = MEMORY_BYTES if tensor is None else tensor.reach * tensor.word_bytes
         width = None if tensor is None else tensor.word_bytes
-        found[name] = {way: Way() if r is None else Way.of(r, width or r.word_bytes, size) for way, r in own.items()}
+        none = Way(l1_bytes=0)
+        found[name] = {way: none if r is None else Way.of(r, width or r.word_bytes, size) for way, r in own.items()}
     return found
 
 
@@ -103,6 +108,7 @@ ARGUMENT: Columns[Row] = (
     Column("times_read", "number", "times_read"),
     Column("read_sector_bytes"),
     Column("write_sector_bytes"),
+    Column("l1_read_bytes"),
     Column("masked_lanes", heading="masked_lanes", spare=1),
     Column("outside_words"),
 )
@@ -118,5 +124,6 @@ def tensor_row(ways: Mapping[str, Way]) -> Iterator[tuple[str, int | float | Non
     yield "times_read", round(read.words / reads, 6) if reads else None
     sectors = (None if way.unplaced_words else way.sector_bytes for way in (read, written))
     yield from zip(("read_sector_bytes", "write_sector_bytes"), sectors, strict=True)
+    yield "l1_read_bytes", read.l1_bytes
     yield "masked_lanes", sum(way.masked_lanes for way in ways.values())
     yield "outside_words", sum(way.outside_words for way in ways.values())

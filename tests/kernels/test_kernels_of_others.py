@@ -228,6 +228,8 @@ def test_the_table_of_the_gpu():
         name: sum(on_gpu.whole(row, a) == on_gpu.whole(row, b) for row in done)
         for name, a, b in (("registers", "ncu_registers", "registers"), ("smem", "own_smem", "smem"))
     }
+    asked = [row for row in done if row["asked_of_l1"]]
+    assert all(on_gpu.loads_of(row) == on_gpu.whole(row, "asked_of_l1") for row in asked)
     rows = dict(re.findall(r"^\| ([^|]+) \| ([\d]+)(?: \([^|]+\))? \|$", PAGE, re.M))
     assert {key: int(value) for key, value in rows.items()} == {
         "bytes of sectors, loaded and stored: as predicted": sum(r == 1 for r in most),
@@ -235,6 +237,7 @@ def test_the_table_of_the_gpu():
         "more, by up to a half": sum(1.1 < r <= 1.5 for r in most),
         "more than that": sum(r > 1.5 for r in most),
         "fewer than predicted": sum(min(ratios(row)) < 1 for row in done),
+        "bytes that the L1 is asked for by loads: as predicted": len(asked),
         "registers of a thread: as predicted": same["registers"],
         "shared memory of a program: as predicted": same["smem"],
     }

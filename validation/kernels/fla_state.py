@@ -37,7 +37,8 @@ METRICS = {
     "dram_write": counters.DRAM_WRITE,
     "nanoseconds": counters.TIME,
 }
-SAID = ("reads", "writes", "read_bytes", "write_bytes", "read_sectors", "write_sectors", "distinct_read_bytes")
+SAID = ("reads", "writes", "read_bytes", "write_bytes", "read_sectors", "write_sectors", "distinct_read_bytes",
+        "asked_of_l1")  # fmt: skip
 COLUMNS = ("call", "kernel", "grid", "threads", *METRICS, *SAID)
 COMPILE_SECONDS, PROFILE_SECONDS = 70, 60
 MOST_LAUNCHES = 120
@@ -113,8 +114,7 @@ def row_of(name: str, kernel: counters.ProfiledKernel) -> dict[str, Any]:
 
 def explained(name: str) -> list[dict[str, Any]]:
     """What `iosim explain` says of the launches of a call."""
-    command = [sys.executable, "-W", "ignore", "-m", "iosim", "explain", "--script", str(SCRIPT), "--json",
-               "--no-resources"]  # fmt: skip
+    command = [sys.executable, "-W", "ignore", "-m", "iosim", "explain", "--script", str(SCRIPT), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "CALL": name})
     found = json.loads(done.stdout)
     return [words_of(one) for one in found.get("answers", [found])]
@@ -132,6 +132,7 @@ def words_of(one: dict[str, Any]) -> dict[str, Any]:
         "read_sectors": sum(t["read_sector_bytes"] for t in tensors),
         "write_sectors": sum(t["write_sector_bytes"] for t in tensors),
         "distinct_read_bytes": distinct,
+        "asked_of_l1": sum(t["l1_read_bytes"] for t in tensors),
     }
 
 
@@ -161,6 +162,7 @@ def write(folder: Path, rows: list[dict[str, Any]]) -> None:
 PAIRS = {
     "loads / words": ("loads", "read_bytes"),
     "loads / sectors": ("loads", "read_sectors"),
+    "loads / asked": ("loads", "asked_of_l1"),
     "stores / words": ("stores", "write_bytes"),
     "DRAM / distinct": ("dram_read", "distinct_read_bytes"),
 }

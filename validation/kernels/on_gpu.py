@@ -61,7 +61,7 @@ METRICS = {
 WHERE = ("package", "file", "kernel", "sizes", "configuration", "grid", "num_warps", "num_stages")
 SAID = ("reads", "writes", "atomic_words", "read_bytes", "write_bytes", "read_sectors", "write_sectors",
         "atomic_sectors", "distinct_read_bytes", "distinct_write_bytes", "flops", "smem", "registers", "stack",
-        "blocks_per_sm", "seconds", "why")  # fmt: skip
+        "blocks_per_sm", "seconds", "asked_of_l1", "why")  # fmt: skip
 RAN = ("ran", "own_registers", "own_smem", "own_spills", "milliseconds")
 COLUMNS = (*WHERE, *SAID, *RAN, *METRICS)
 LIMIT_SECONDS = 280
@@ -118,6 +118,7 @@ def said(each: Ready) -> dict[str, object]:
         "stack": found.resources.stack_bytes,
         "blocks_per_sm": found.blocks_per_sm,
         "seconds": round(time.perf_counter() - start, 2),
+        "asked_of_l1": sum(asked) if None not in (asked := [w["reads"].l1_bytes for w in ways]) else None,
         "why": "; ".join(found.warnings)[:300],
     }
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -23,7 +22,9 @@ from ...hardware import target_meant
 from ..walk.code import Code, Type
 from ..walk.launch import DTYPES, Descriptor, Launch, Value, is_descriptor
 from ..walk.places import Fault, place
+from ..walk.requests import Asked
 from .arguments import as_tensor
+from .asked import asked_of, widths_of
 from .kernel import Kernel, file_of, first_line, function_of, names_on, of_triton
 from .ttir import read_module
 
@@ -36,11 +37,6 @@ HINTS = {  # {words of Triton's error: what to try}
     "make_block_ptr": "pip install 'triton<3.9' has them, or use tl.make_tensor_descriptor",
 }
 COMPILES = "what Triton compiles"
-LOAD = re.compile(r"\bld\.global(?:\.[a-zA-Z][\w:]*)*?(?:\.v(\d))?\.[bsuf](\d+)\s")
-COPY = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?,\s*(0x[0-9a-f]+|\d+)\s*[,;]")
-LAYOUT = re.compile(r"(#\w+) = #ttg\.blocked<\{sizePerThread = \[([\d, ]+)\].*?order = \[([\d, ]+)\]")
-LOADED = re.compile(r"(?:tensor<([\dx]+)x|: )!tt\.ptr<(\w+)[^>]*>(?:, (#[\w.]+))?")
-TABLE = "__cudart_i2opi_f"  # its single words are loaded by a sine or a cosine
 WGMMA = re.compile(r"\bwgmma\.mma_async\.\S*?\.m(\d+)n(\d+)k(\d+)\.\w+\.(\w+)\.\w+\s+\{[^}]*\},\s*(\{?)")
 LDMATRIX = re.compile(r"\bldmatrix\.sync\.aligned\.m8n8\.x(\d)")
 MATRIX_BYTES = 128  # of the 8 x 8 words of 16 bits that one ldmatrix reads for each of its x1, x2, x4
@@ -58,10 +54,8 @@ class Resources:
     stack_bytes: int
     """Stack bytes of one thread, which hold values that found no register."""
     num_warps: int
-    load_widths: Mapping[int, int] = field(default_factory=dict)
-    """Load instructions by the bytes that a thread loads at a time."""
-    wide: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """{bytes of a word: (least, most) bytes side by side of a thread, in the layouts of the loads}."""
+    load_widths: Sequence[int] = ()
+    """The bytes that a thread loads by each load instruction."""
     product_reads: Mapping[str, int] = field(default_factory=dict)
     """{instruction: bytes that one run of each such instruction reads from shared memory}: see `product_reads`."""
 
@@ -175,17 +169,20 @@ class Compilation:
         return found
 
     @cached_property
+    def asked(self) -> dict[int, Asked] | None:
+        """{id of a load in the code: the instructions that it becomes}, as far as that is known (read/asked.py)."""
+        compiled = self.compiled
+        return asked_of(self.code, compiled.asm["ttgir"], compiled.asm["ptx"], compiled.metadata.num_warps)
+
+    @cached_property
     def resources(self) -> Resources:
         """The shared memory and registers of the binary that Triton makes for the GPU."""
         compiled = self.compiled
         registers, stack = used(compiled.asm["cubin"])
         ptx = compiled.asm["ptx"]
         warps = compiled.metadata.num_warps
-        wide = side_by_side(compiled.asm["ttgir"])
-        if TABLE in ptx and 4 in wide:
-            wide[4] = 4, wide[4][1]
         reads = product_reads(ptx, warps)
-        return Resources(compiled.metadata.shared, registers, stack, warps, load_widths(ptx), wide, reads)
+        return Resources(compiled.metadata.shared, registers, stack, warps, widths_of(ptx), reads)
 
 
 def expanded(names: Sequence[str], descriptors: Mapping[str, Descriptor], types: Sequence[Type]) -> Iterator[str]:
@@ -249,28 +246,6 @@ def used(cubin: bytes) -> tuple[int, int]:
     if not found:
         raise MissingError(f"{tool} does not say how many registers a program takes: {done.stderr.strip()[:200]}")
     return int(found[1]), int(found[2])
-
-
-def side_by_side(text: str) -> dict[int, tuple[int, int]]:
-    """{bytes of a word: (least, most) bytes side by side that a thread loads}, of a kernel's TTGIR."""
-    layouts = {}
-    for name, sizes, order in LAYOUT.findall(text):
-        axis = int(order.split(",")[0])
-        layouts[name] = axis, int(sizes.split(",")[axis])
-    found: dict[int, tuple[int, int]] = {}
-    for line in text.splitlines():
-        for shape, element, name in LOADED.findall(line) if "tt.load" in line or "async_copy_global" in line else ():
-            size, (axis, words) = Type((), element).element_bytes, layouts.get(name, (0, 1))
-            own = size * min(words, int(shape.split("x")[axis]) if shape else 1)
-            least, most = found.get(size, (own, own))
-            found[size] = min(least, own), max(most, own)
-    return found
-
-
-def load_widths(ptx: str) -> dict[int, int]:
-    """{bytes that a thread loads at a time: load instructions} of a kernel's PTX, asynchronous copies included."""
-    widths = [int(parts or 1) * int(bits) // 8 for parts, bits in LOAD.findall(ptx)]
-    return dict(Counter([*widths, *(int(size, 0) for size in COPY.findall(ptx))]))
 
 
 def product_reads(ptx: str, warps: int) -> dict[str, int]:

@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 
 from ...errors import InputError
-from ..walk.code import Block, Code, Operation, Type, joined_atomics
+from ..walk.code import Block, Code, Operation, Places, Type, joined_atomics
 
-PLACE = re.compile(r'"([^"]+)":(\d+):\d+')
+PLACE = re.compile(r'"([^"]+)":(\d+):(\d+)')
 
 
 class Reader:
@@ -43,7 +43,6 @@ class Reader:
         operands = [found.get_operand(k) for k in range(found.get_num_operands())]
         results = [found.get_result(k) for k in range(found.get_num_results())]
         text = self.attributes.take(name)
-        file, line = place([*results, *operands])
         return Operation(
             name,
             tuple(value.id() for value in operands),
@@ -53,8 +52,7 @@ class Reader:
             tuple(self.region(found.get_region(k).id()) for k in range(found.get_num_regions())),
             numbers_of(name, text),
             constant_of(text) if name == "arith.constant" else None,
-            line,
-            file,
+            places_of(str(value.get_loc()) for value in (*results, *operands)),
             targets_of(text) if name in ("cf.br", "cf.cond_br") else (),
             order_of(text) if name == "tt.trans" else (),
         )
@@ -65,13 +63,9 @@ class Reader:
         return tuple(Block(arguments, joined_atomics(operations)) for arguments, operations in blocks)
 
 
-def place(values) -> tuple[str | None, int | None]:  # type: ignore[no-untyped-def]
-    """The file and line of the first value that has them."""
-    for value in values:
-        found = PLACE.search(str(value.get_loc()))
-        if found:
-            return found[1], int(found[2])
-    return None, None
+def places_of(texts: Iterable[str]) -> Places:
+    """Where a value stands, and the calls around it, of the first text that says it."""
+    return next((places for text in texts if (places := tuple(PLACE.findall(text)))), ())
 
 
 def read_module(  # type: ignore[no-untyped-def]

@@ -18,6 +18,7 @@ MASK_AT = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}  # the index of the 
 # How many of the first operands decide control flow.
 CONTROL = {"scf.for": 3, "scf.if": 1, "scf.while": 0, "scf.condition": 1, "cf.cond_br": 1, "cf.br": 0}
 OPPOSITE = ([0, 1], [2, 5], [3, 4])  # predicates of arith.cmpi: eq ne, slt sge, sle sgt
+Places = tuple[tuple[str, str, str], ...]  # (file, line, column)
 WIDTH = re.compile(r"(?:i|u|f|bf)(\d+)|f(8)E")
 
 
@@ -94,10 +95,18 @@ class Operation:
     regions: tuple[tuple[Block, ...], ...] = ()
     numbers: dict[str, int] = field(default_factory=dict)
     constant: int | None = None
-    line: int | None = None
-    file: str | None = None
+    places: Places = ()
+    """Where it stands in the source, and where the functions around it are called."""
     targets: tuple[tuple[int, int], ...] = ()
     order: tuple[int, ...] = ()
+
+    @property
+    def file(self) -> str | None:
+        return self.places[0][0] if self.places else None
+
+    @property
+    def line(self) -> int | None:
+        return int(self.places[0][1]) if self.places else None
 
     def blocks(self) -> Iterator[Block]:
         """All blocks of its regions, at any depth."""

@@ -25,6 +25,38 @@ MOST_PIECES = 1 << 22  # intervals that are merged at a time
 NOWHERE = 1 << 62  # beyond all addresses (MOST_BYTES of launch.py)
 
 
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The load instructions by which warps ask the L1 for one request: the number of an instruction, and of an element
+    that it asks for. Several may ask for the same element."""
+
+    instructions: Integers
+    elements: Integers
+    split: bool = False
+    """Whether a thread loads words one by one that its layout has side by side."""
+    rows: dict[tuple[object, ...], Asked | None] = field(default_factory=dict)
+    """What `of_row` found before."""
+
+    def of_row(self, wide: tuple[int, ...], tall: tuple[int, ...], shape: tuple[int, ...]) -> Asked | None:
+        """The instructions for one row, where `wide` is the shape of a row and `tall` that of a column; None if rows
+        differ."""
+        if (wide, tall) not in self.rows:
+            self.rows[wide, tall] = self._of_row(wide, tall, shape)
+        return self.rows[wide, tall]
+
+    def _of_row(self, wide: tuple[int, ...], tall: tuple[int, ...], shape: tuple[int, ...]) -> Asked | None:
+        row, column = (
+            np.broadcast_to(np.arange(prod(n)).reshape(n), shape).ravel()[self.elements] for n in (tall, wide)
+        )
+        order = np.lexsort((column, self.instructions, row))
+        if np.ptp(np.bincount(row, minlength=prod(tall))):
+            return None
+        own, columns = (x[order].reshape(prod(tall), -1) for x in (self.instructions, column))
+        new = np.diff(own, axis=1, prepend=own[:, :1]) != 0
+        alike = (columns == columns[0]).all() and (new == new[0]).all()
+        return Asked(np.cumsum(new[0]), columns[0]) if alike else None
+
+
 @dataclass
 class Pattern:
     """Words at fixed distances that one request asks for: their bytes from the first word, in order, and the starts.
@@ -34,6 +66,8 @@ class Pattern:
 
     offsets: Integers
     word_bytes: int
+    asked: Asked | None = None
+    """The load instructions that ask for it, with bytes from its first word for elements; None if that is not known."""
     starts: list[Integers] = field(default_factory=list)
     counts: list[Integers] = field(default_factory=list)  # of requests, each of which was walked: int64 holds all
     waiting: int = 0
@@ -64,12 +98,17 @@ class Pattern:
     @property
     def sectors(self) -> int:
         """The sectors that requests touch. A sector counts once for each request that touches it."""
+        return self.touched(Asked(np.zeros_like(self.offsets), self.offsets))
+
+    def touched(self, asked: Asked) -> int:
+        """The sectors that instructions touch, where a sector counts once for each."""
         starts, counts = self.gather()
         total = 0
         places = starts % SECTOR_BYTES
         for rest in np.flatnonzero(np.bincount(places)):
-            first, last = self.offsets + rest, self.offsets + rest + self.word_bytes - 1
-            touched = len(np.union1d(first // SECTOR_BYTES, last // SECTOR_BYTES))
+            first, last = ((asked.elements + byte) // SECTOR_BYTES for byte in (rest, rest + self.word_bytes - 1))
+            sectors, which = np.unique(np.concatenate([first, last]), return_inverse=True)
+            touched = len(np.unique(np.tile(asked.instructions, 2) * len(sectors) + which))
             total += touched * int(counts[places == rest].sum())
         return total
 
@@ -111,13 +150,21 @@ class Requests:
         """A function that is called for each request with (bytes from its first word, the programs, their starts)."""
         self.whole = whole or note is not None
         """Whether a request stays one pattern. Else its rows may be patterns of their own, which counts the same."""
-        self.patterns: dict[tuple[int, bytes], Pattern] = {}
+        self.patterns: dict[tuple[object, ...], Pattern] = {}
         self.lanes = 0
         """The number of lanes, including those that are masked off."""
         self.unplaced: dict[int, int] = {}
         """{bytes of a word: words whose addresses are not known}."""
 
-    def add(self, offset: Number, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
+    def add(
+        self,
+        offset: Number,
+        mask: Mask | None,
+        shape: tuple[int, ...],
+        word: int,
+        on: Truths,
+        asked: Asked | None = None,
+    ) -> None:
         """Add a request of the programs that are `on`, for the words at `offset` where the mask holds."""
         self.lanes += prod(shape) * int(on.sum())
         mask = mask or everywhere(shape)
@@ -125,12 +172,12 @@ class Requests:
         if offset.mixed is None:
             edge = edge_programs(mask.mixed, on)
             inner, base = on & ~edge, np.broadcast_to(offset.programs.reshape(-1), on.shape)
-            lanes = np.broadcast_to(offset.lanes[0], shape)[np.broadcast_to(mask.lanes[0], shape)]
-            self._keep(lanes, word_bytes, base[inner], np.flatnonzero(inner))
+            at, lanes = (np.broadcast_to(part[0], shape).ravel() for part in (offset.lanes, mask.lanes))
+            self._keep(at, lanes, word, base[inner], np.flatnonzero(inner), asked)
         else:
-            edge = on if self.whole else self._keep_rows(offset, mask, shape, word_bytes, on)
+            edge = on if self.whole else self._keep_rows(offset, mask, shape, word, on, asked)
         if edge.any():
-            self._keep_one_by_one(offset, mask, shape, word_bytes, np.flatnonzero(edge))
+            self._keep_one_by_one(offset, mask, shape, word, np.flatnonzero(edge), asked)
 
     def add_anywhere(self, mask: Mask | None, shape: tuple[int, ...], word_bytes: int, on: Truths) -> None:
         """Add a request of the programs that are `on`, for words at addresses that nobody knows."""
@@ -140,21 +187,28 @@ class Requests:
         words = int((np.broadcast_to(each, on.shape) * on).sum())
         self.unplaced[word_bytes] = self.unplaced.get(word_bytes, 0) + words
 
-    def _keep(self, offsets: Integers, word: int, base: Integers, programs: Integers) -> None:
-        """Record a request for words at these distances from each base."""
-        if not offsets.size or not base.size:
+    def _keep(
+        self, at: Integers, on: Truths, word: int, base: Integers, programs: Integers, asked: Asked | None
+    ) -> None:
+        """Record a request for words at these distances from each base, in the lanes that are `on`."""
+        if not on.any() or not base.size:
             return
-        least = offsets.min()
-        offsets = np.sort(offsets - least, axis=None)
-        key = word, offsets.tobytes()
+        least = at[on].min()
+        offsets = at[on] - least
+        key = word, offsets.tobytes(), asked, None if asked is None else on.tobytes()
         pattern = self.patterns.get(key)
         if pattern is None:
-            pattern = self.patterns[key] = Pattern(offsets, word)
+            pattern = self.patterns[key] = Pattern(np.sort(offsets), word)
+            if asked is not None:
+                part = on[asked.elements]
+                pattern.asked = Asked(asked.instructions[part], at[asked.elements[part]] - least)
         pattern.add(base + least)
         if self.note is not None:
-            self.note(offsets, programs, base + least)
+            self.note(pattern.offsets, programs, base + least)
 
-    def _keep_rows(self, offset: Number, mask: Mask, shape: tuple[int, ...], word: int, on: Truths) -> Truths:
+    def _keep_rows(
+        self, offset: Number, mask: Mask, shape: tuple[int, ...], word: int, on: Truths, asked: Asked | None
+    ) -> Truths:
         """Record requests whose rows begin where data say row by row, and give the programs that are left: those with
         rows that share a sector, which counts once for a request. The columns of a row lie alike in all programs."""
         assert offset.mixed is not None
@@ -165,19 +219,27 @@ class Requests:
         on_down = np.asarray(mask.lanes.any(axis=columns, keepdims=True))
         apart = (offset.lanes == across + down).all() and (mask.lanes == (on_across & on_down)).all()
         wide, tall = (tuple(1 if k in axes else n for k, n in enumerate(shape, 1)) for axes in (rows, columns))
-        if not apart or not on_across.any() or len(on) * prod(tall) > MOST_PIECES:
+        own = asked and asked.of_row(wide, tall, shape)
+        if not apart or not on_across.any() or len(on) * prod(tall) > MOST_PIECES or (asked and not own):
             return on
         by_row = [part for part in mask.mixed if all(part.shape[k] == 1 for k in columns)]
         edge = edge_programs([part for part in mask.mixed if any(part.shape[k] > 1 for k in columns)], on)
-        asked = Mask(on.reshape(-1, *[1] * len(shape)), on_down, tuple(by_row)).array
-        piece = np.sort(np.broadcast_to(across[0], wide)[np.broadcast_to(on_across[0], wide)])
-        asked, begin = rows_of(asked, len(on), tall), rows_of(offset.programs + down + offset.mixed, len(on), tall)
-        left = edge | share_sectors(np.where(asked, begin + piece[0], NOWHERE), piece[-1] - piece[0] + word)
-        self._keep(piece, word, begin[~left][asked[~left]], np.zeros(0, np.int64))
+        wanted = Mask(on.reshape(-1, *[1] * len(shape)), on_down, tuple(by_row)).array
+        columns_at, some = (np.broadcast_to(part[0], wide).ravel() for part in (across, on_across))
+        piece = np.sort(columns_at[some])
+        wanted, begin = rows_of(wanted, len(on), tall), rows_of(offset.programs + down + offset.mixed, len(on), tall)
+        left = edge | share_sectors(np.where(wanted, begin + piece[0], NOWHERE), piece[-1] - piece[0] + word)
+        self._keep(columns_at, some, word, begin[~left][wanted[~left]], np.zeros(0, np.int64), own)
         return on & left
 
     def _keep_one_by_one(
-        self, offset: Number, mask: Mask, shape: tuple[int, ...], word: int, programs: Integers
+        self,
+        offset: Number,
+        mask: Mask,
+        shape: tuple[int, ...],
+        word: int,
+        programs: Integers,
+        asked: Asked | None,
     ) -> None:
         """Record requests of programs that are not all alike. Those that differ only in their start go together."""
         step = max(1, MOST_PIECES // max(1, prod(shape)))
@@ -187,9 +249,7 @@ class Requests:
             at = rows_of(offset.each(own).array, len(some), shape)
             on = rows_of(mask.each(own).array, len(some), shape)
             for rows in alike(at, on):
-                lanes = on[rows[0]]
-                if lanes.any():
-                    self._keep(at[rows[0]][lanes] - at[rows[0], 0], word, at[rows, 0], some[rows])
+                self._keep(at[rows[0]] - at[rows[0], 0], on[rows[0]], word, at[rows, 0], some[rows], asked)
 
     @property
     def words(self) -> int:
@@ -216,6 +276,13 @@ class Requests:
     def sectors(self) -> int:
         """The sectors that requests touch. A sector counts once for each request."""
         return sum(pattern.sectors for pattern in self.patterns.values())
+
+    @property
+    def asked_sectors(self) -> int | None:
+        """The sectors that the L1 is asked for, once for each instruction of a warp; None if that is not known."""
+        own = [(pattern, pattern.asked) for pattern in self.patterns.values() if pattern.asked is not None]
+        whole = len(own) == len(self.patterns) and not self.unplaced
+        return sum(pattern.touched(asked) for pattern, asked in own) if whole else None
 
     def behind(self, size: int) -> tuple[int, int]:
         """(requests without a byte among the first `size`, all requests). A program may make several."""

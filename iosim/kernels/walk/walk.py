@@ -6,9 +6,10 @@ programs run the current code. A branch that no program takes is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ...errors import InputError
     from .log import Log
     from .numbers import Integers, Truths
+    from .requests import Asked
 
     Values = dict[int, Known]
 
@@ -52,11 +54,19 @@ class Moved:
     """The log that receives each request in order."""
     unplaced: dict[tuple[str, ...], InputError] = field(default_factory=dict)
     """{key of requests: why the addresses of some of them are not known}."""
+    asked: Mapping[int, Asked] = field(default_factory=dict)
+    """{id of a load: its instructions}, as far as they are known."""
 
 
-def walk(code: Code, launch: Launch, by_line: bool = False, log: Log | None = None) -> Moved:
+def walk(
+    code: Code,
+    launch: Launch,
+    by_line: bool = False,
+    log: Log | None = None,
+    asked: Mapping[int, Asked] = MappingProxyType({}),
+) -> Moved:
     """All requests of a launch. Raises Refusal if something about them cannot be known."""
-    moved = Moved(by_line=by_line, log=log)
+    moved = Moved(by_line=by_line, log=log, asked=asked)
     if log is not None:
         log.tensors = launch.tensors
     needed = needed_values(code)
@@ -237,7 +247,8 @@ class Programs:
             self.moved.requests[key] = Requests(told, whole=self.moved.by_line)
         if self.moved.log is not None:
             self.moved.log.first, self.moved.log.number = self.first, self.moved.log.number + 1
-        self.moved.requests[key].add(pointer.offset, where, type.shape, width, on)
+        asked = self.moved.asked.get(id(operation))
+        self.moved.requests[key].add(pointer.offset, where, type.shape, width, on, asked)
 
     def request_anywhere(
         self, key: tuple[str, ...], reason: Unknown, mask: Mask | None, shape: tuple[int, ...], width: int, on: Truths
