@@ -22,6 +22,10 @@ ALTERNATE = ("gemma2", "gemma3", "gemma3_text", "cohere2")
 OTHER_NAMES = {"num_attention_heads": "n_head", "num_hidden_layers": "n_layer", "hidden_size": "n_embd"}
 """The same keys in GPT-2."""
 
+QUANTIZED = "quantization_config"
+CACHE_TYPES = {"float 8": "fp8", "int 8": "int8", "int 4": "int4", "FP8": "fp8", "INT8": "int8"}
+"""{type and bits of a `kv_cache_scheme`, or the name of an algorithm: the type of K and V}."""
+
 Config = Mapping[str, object]
 
 
@@ -56,6 +60,9 @@ def read_model(path: str, given: Collection[str] = (), known: Collection[str] | 
     if known is None or "mask" in known:
         window, more = _window(config, file)
         found, left_out = found | window, left_out + more
+    if "kv_dtype" not in given and (known is None or "kv_dtype" in known):
+        cache, more = _cache(config)
+        found, left_out = found | cache, left_out + more
     taken = {name: value for name, value in found.items() if name not in given and (known is None or name in known)}
     return Model(taken, left_out)
 
@@ -68,7 +75,7 @@ def _config(file: str) -> Config:
         why = str(error) if isinstance(error, Unreadable) else "no JSON"
         raise InputError("--model", file, "a config.json of Hugging Face's form", why) from None
     if isinstance(found, dict) and isinstance(found.get("text_config"), dict):
-        found = found["text_config"]
+        found = {QUANTIZED: found.get(QUANTIZED), **found["text_config"]}
     if not isinstance(found, dict):
         raise InputError("--model", file, "a config.json of Hugging Face's form", "it is no object")
     return found
@@ -192,3 +199,30 @@ def _window(config: Config, file: str) -> tuple[dict[str, int | str | bool], lis
     if full:
         return {}, [f"some layers have a window, which is not taken: --mask '{mask}' is theirs"]
     return {"mask": mask}, []
+
+
+# ---------------------------------------------------------------- types
+
+
+def _cache(config: Config) -> tuple[dict[str, int | str | bool], list[str]]:
+    """The type of cached keys and values with their scales, where the file says them, and a text on what is not taken.
+
+    A `kv_cache_scheme` has them (compressed-tensors, ModelOpt), or a `kv_cache_quant_algo`. As a text, as "static", it
+    says that scales are there, and not which type a server gives the cache.
+    """
+    quantized = config.get(QUANTIZED)
+    if not isinstance(quantized, dict):
+        return {}, []
+    said = quantized.get("kv_cache_scheme", quantized.get("kv_cache_quant_algo"))
+    if said is None:
+        method = quantized.get("quant_method", "of no named method")
+        return {}, [f"its quantization ({method}) is that of weights, which attention does not read"]
+    scheme = said if isinstance(said, dict) else {}
+    kind = CACHE_TYPES.get(f"{scheme.get('type')} {scheme.get('num_bits')}" if scheme else str(said))
+    if kind is None:
+        return {}, [f"no type of cached keys and values is taken from {json.dumps(said)}: --kv-dtype is theirs"]
+    strategy, size = scheme.get("strategy"), scheme.get("group_size")
+    if strategy == "tensor" or (strategy == "group" and isinstance(size, int) and size > 0):
+        return {"kv_dtype": kind, "kv_scales": "tensor" if strategy == "tensor" else str(size)}, []
+    by = f" (strategy {strategy})" if strategy else ""
+    return {"kv_dtype": kind}, [f"the scales of cached keys and values{by} are not taken: --kv-scales is theirs"]

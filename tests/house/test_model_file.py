@@ -162,6 +162,54 @@ def test_the_layers_of_qwen3_next_have_two_kinds(tmp_path, iosim):
         assert f"--d 256 --layers '{layers}' taken" in by_model.stderr and "left out" not in by_model.stderr
 
 
+FP8 = {"dynamic": False, "num_bits": 8, "type": "float"}
+WEIGHTS = "its quantization (fp8) is that of weights, which attention does not read"
+SCALES_LEFT = "the scales of cached keys and values{} are not taken: --kv-scales is theirs"
+TYPE_LEFT = "no type of cached keys and values is taken from {}: --kv-dtype is theirs"
+
+
+@pytest.mark.parametrize(("quantized", "taken", "left_out"), [
+    (None, {}, ""),
+    ({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}, {}, WEIGHTS),
+    ({"quant_method": "fp8", "kv_cache_scheme": None}, {}, WEIGHTS),
+    ({"kv_cache_scheme": {**FP8, "strategy": "tensor", "symmetric": True}}, {"kv_dtype": "fp8", "kv_scales": "tensor"}, ""),
+    ({"kv_cache_scheme": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64}},
+     {"kv_dtype": "int4", "kv_scales": "64"}, ""),
+    ({"kv_cache_scheme": {"num_bits": 8, "type": "int", "strategy": "channel"}}, {"kv_dtype": "int8"},
+     SCALES_LEFT.format(" (strategy channel)")),
+    ({"quant_method": "modelopt", "kv_cache_scheme": FP8}, {"kv_dtype": "fp8"}, SCALES_LEFT.format("")),
+    ({"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}, {"kv_dtype": "fp8"}, SCALES_LEFT.format("")),
+    ({"quant_method": "modelopt", "kv_cache_quant_algo": "NVFP4"}, {}, TYPE_LEFT.format('"NVFP4"')),
+    ({"quant_method": "fp8", "kv_cache_scheme": "static"}, {}, TYPE_LEFT.format('"static"')),
+    ({"kv_cache_scheme": {"quant_method": "other"}}, {}, TYPE_LEFT.format('{"quant_method": "other"}')),
+    ({"kv_cache_scheme": {"num_bits": [8], "type": {}}}, {}, TYPE_LEFT.format('{"num_bits": [8], "type": {}}')),
+])  # fmt: skip
+def test_types_of_cached_keys_and_values(tmp_path, quantized, taken, left_out):
+    """What a file of compressed-tensors or of ModelOpt says for sure; the rest is told."""
+    for config in (
+        {**LLAMA, "quantization_config": quantized},
+        {"text_config": LLAMA, "quantization_config": quantized},
+    ):
+        found = read_model(write(tmp_path, config))
+        assert {k: v for k, v in found.options.items() if k.startswith("kv_d") or k == "kv_scales"} == taken
+        assert found.left_out == [left_out] * bool(left_out)
+
+
+def test_a_command_takes_the_type_of_the_cache_unless_the_line_has_one(tmp_path, iosim):
+    scheme = {"kv_cache_scheme": {**FP8, "strategy": "tensor"}}
+    path, asked = write(tmp_path, {**LLAMA, "quantization_config": scheme}), ("memory", "--N", 8192)
+    by_hand = iosim(
+        *asked, "--heads", 32, "--kv-heads", 8, "--d", 128, "--layers", 32, "--kv-dtype", "fp8", "--kv-scales", "tensor"
+    )
+    by_model = iosim(*asked, "--model", path)
+    assert by_model.stdout == by_hand.stdout and "--kv-dtype fp8 --kv-scales tensor" in by_model.stderr
+    own = iosim(*asked, "--model", path, "--kv-dtype", "bf16")
+    assert own.stdout == iosim(*asked, "--model", write(tmp_path, LLAMA)).stdout and "--kv-" not in own.stderr.replace(
+        "--kv-heads", ""
+    )
+    assert "kv" not in iosim("links", "--model", path, "--N", 1024, "--ranks", 4).stderr.replace("--kv-heads", "")
+
+
 def test_python_takes_what_the_command_line_takes(tmp_path):
     import iosim
 
