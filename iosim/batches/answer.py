@@ -58,8 +58,6 @@ class Batched(Answer):
     """The requests, and what was asked of them."""
     floor: BatchFloor
     """The least words that any algorithm of the class of docs/floors.md moves for them."""
-    distinct: dict[str, int]
-    """The words of Q, K, V and O, each once."""
     ways: Sequence[Moved]
     """What each way moves."""
     detail: bool = False
@@ -84,6 +82,11 @@ class Batched(Answer):
         least = min(map(seconds, fitting), default=0.0)
         near = [way for way in fitting if seconds(way) <= NEAR * least]
         return min(near, key=lambda way: way.total_bytes, default=None)
+
+    @property
+    def distinct(self) -> dict[str, int]:
+        """The words of Q, K, V and O, each once."""
+        return self.batch.distinct
 
     @property
     def distinct_bytes(self) -> int:
@@ -383,16 +386,15 @@ def with_attention(
 
 def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: bool) -> Batched:
     """The answer about a batch, for some ways."""
-    floor, distinct = floor_of(asked), distinct_words(asked)
-    kept = sum(distinct[name] for name in asked.problem.cache_tensors)
+    asked = replace(asked, distinct=distinct_words(asked))
+    floor = floor_of(asked)
     apart = asked.chip is not None  # kernels of a GPU keep S and O in registers
     kernels = [
         way.name for way in ways if (apart or way.name in LIBRARIES) and asked.M_bytes and not asked.problem.divided
     ]
-    once = once_bytes(asked.problem, distinct)
     together = floor_of(asked, IN_REGISTERS["register_bytes"]).words if kernels else floor.words
     floors = dict.fromkeys(kernels, together)
-    found = [moved_by(asked, way, floors.get(way.name, floor.words), kept, once, detail) for way in ways]
+    found = [moved_by(asked, way, floors.get(way.name, floor.words), detail) for way in ways]
     if asked.M_bytes is None:
         floor, found = with_room(asked, found)
         under = under._replace(notes=(*under.notes, FOOTPRINT))
@@ -402,4 +404,4 @@ def answered(asked: Batch, ways: Sequence[WayToRun], under: Conditions, detail: 
         names = "all ways" if len(kernels) == len(ways) > 1 else ", ".join(kernels)
         beside = f"{names}: S and O are in registers beside M, and x floor is that of M and 256 KiB of "
         under = under._replace(notes=(*under.notes, f"{beside}registers together: {together:,} words"))
-    return Batched(asked, floor, distinct, found, detail, under)
+    return Batched(asked, floor, found, detail, under)

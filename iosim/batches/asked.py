@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -125,6 +125,8 @@ class Batch:
     multiprocessors: int | None = None
     chip: Hardware | None = None
     """The GPU whose least time decides which tiles are best; None without one."""
+    distinct: dict[str, int] = field(default_factory=dict)
+    """The words of Q, of the tensors of keys and values, and of O, each once, as `distinct_words` of floor.py."""
 
     @cached_property
     def _shapes(self) -> tuple[Shapes, list[int]]:

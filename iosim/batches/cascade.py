@@ -122,4 +122,4 @@ def cascade(batch: Batch) -> list[Launch]:
 def merge(levels: int, new: Mapping[int, int], packs: bool, options: Mapping[str, Size] | None = None) -> Launch:
     """The launch that merges the partial results of so many levels, for {new tokens: requests}."""
     found = shapes([(size, 1) for size in new], [*new.values()], [-1] * len(new))
-    return Launch(MERGE, found, packs, {**(options or {}), SPLITS.name: levels}, sees_all=True)
+    return Launch(MERGE, found, packs, {**(options or {}), SPLITS.name: levels}, sees_all=True, stage=1)

@@ -37,6 +37,8 @@ class Launch:
     sees_all: bool = False
     key_sizes: Callable[[Attention[Size], int], Sequence[int]] | None = None
     """`key_sizes(p, multiple)`: the key tiles of which one is best under a mask, if it may not be the smallest."""
+    stage: int = 0
+    """Launches of one stage run at once, and those of the next one after them."""
     share: Callable[[Attention[Size]], Attention[Size]] | None = None
     """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +16,7 @@ from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from ..timing.products import unit_of
 from .launches import Counted, Launch, counts_of, extreme, problem_of
-from .timed import fastest, least_time
+from .timed import fastest, least_time, single
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -75,7 +75,7 @@ class Moved:
     source: str = ""
     """Where the way is published."""
     at_least_seconds: float | None = None
-    """The least time on the GPU that is named, over all layers, if its launches run at once."""
+    """The least time on the GPU that is named, over all layers."""
     binds: str | None = None
     """What binds in that time."""
 
@@ -84,12 +84,9 @@ def moved_by(
     batch: Batch,
     way: Way,
     floor_words: int | None,
-    distinct_words: int,
-    distinct_bytes: int,
     detail: bool = False,
 ) -> Moved:
-    """What a way moves. `floor_words` are the floor of the batch, `distinct_words` those of K and V, each once, and
-    `distinct_bytes` those of Q, K, V and O. Only with `detail` it has the words of each shape."""
+    """What a way moves. `floor_words` are the floor of the batch. Only with `detail` it has the words of each shape."""
     found = [counted(batch, launch) for launch in way.launches(batch)]
     total: dict[str, int] = {
         name: sum(one.sum(one.of[name]) for one in found)  # type: ignore[literal-required]
@@ -100,7 +97,8 @@ def moved_by(
     fits = None if batch.M_bytes is None else needed <= batch.M_bytes
     words = total["reads"] + total["writes"]
     number, grid, largest = blocks_of(batch, found)
-    time = least_time(batch, found, distinct_bytes)
+    time = None if batch.chip is None else least_time(batch, [one[:3] for one in found], batch.chip)
+    distinct_words = sum(batch.distinct[name] for name in batch.problem.cache_tensors)
     kept = sum(tensors[name]["reads"] for name in batch.problem.cache_tensors if name in tensors)
     return Moved(
         way=way.name,
@@ -120,7 +118,7 @@ def moved_by(
         tensors=tensors,
         by_shape=by_shape(batch, found) if detail else ((), ()),
         source=way.source,
-        at_least_seconds=None if time is None else time.seconds,
+        at_least_seconds=None if time is None else batch.layers * time.seconds,
         binds=None if time is None else time.binds,
         **total,
     )
@@ -137,13 +135,6 @@ def counted(batch: Batch, launch: Launch) -> Counted:
         of = stacked([counts_of(launch, one, tiling, unit) for one in single(problem, len(launch.shapes))])
         return Counted(launch, problem, tiling, of)
     return Counted(launch, problem, tiling, counts_of(launch, problem, tiling, unit))
-
-
-def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
-    """The problems of arrays, one by one."""
-    for k in range(length):
-        arrays = {name: size for name, size in problem.values().items() if isinstance(size, np.ndarray)}
-        yield narrowed(problem, **{name: int(size[k]) for name, size in arrays.items()})
 
 
 def stacked(found: Sequence[Nested]) -> Nested:

@@ -10,9 +10,10 @@ the time of one. A resource whose rate is not stated has no time. Launches follo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.problem import mask_matters, narrowed
+from ..core.arrays import anywhere, smaller
+from ..core.problem import every, mask_matters, narrowed, with_mask
 from .products import unit_of
 from .work import Work, work_of
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
 
     from ..core.problem import Attention
     from ..core.tiling import Tiling
+    from ..core.typing import Size, Test
     from ..hardware import Hardware
     from ..schedules import Schedule
+    from .products import MatrixUnit
 
 RESOURCES = {
     "memory": "the HBM binds",
@@ -97,24 +100,56 @@ class TimeBound:
         return Work(**sums, blocks=self.blocks, touched=touched, unmarked=unmarked)
 
 
+class Equal(NamedTuple):
+    """Thread blocks that are equal: how many there are, and their work. Of arrays each element is a kind of blocks."""
+
+    number: Size
+    work: Work
+
+
 def time_at_least(schedule: Schedule, problem: Attention, tiling: Tiling, chip: Hardware) -> TimeBound:
     """The least time of a schedule with given tiles on a chip, over all heads. One without tiles has no blocks, and
     reads shared memory as it likes."""
     if "ideal" in schedule.rules:
         chip = replace(chip, sms=1, shared_memory_bytes_per_second=None)
-    unit, rates = unit_of(chip, problem.dtype), rates_of(chip, problem.dtype)
-    works = work_of(schedule, problem, tiling, unit)
-    whole = whole_blocks(schedule, problem.packed, tiling)
-    equal = whole is problem.packed
-    full = works if equal or whole is None else work_of(schedule, whole, tiling, unit)
-    found = []
-    for work, part, in_memory in zip(works, full, memory_bytes(works, chip), strict=True):
+    unit = unit_of(chip, problem.dtype)
+    works, equal = work_of(schedule, problem, tiling, unit), equal_blocks(schedule, problem, tiling, unit)
+    return bound_of(works, [[one] for one in equal] or [[]] * len(works), chip, problem.dtype)
+
+
+def bound_of(works: Sequence[Work], equal: Sequence[Sequence[Equal]], chip: Hardware, dtype: str) -> TimeBound:
+    """The least time of launches that follow each other: `equal` are the blocks of each that come in whole waves."""
+    rates, found = rates_of(chip, dtype), []
+    for work, blocks, in_memory in zip(works, equal, memory_bytes(works, chip), strict=True):
         times = seconds_of(work, in_memory, rates, max(1.0, chip.sms / work.blocks))
-        if whole is not None:
-            least = seconds_of(part, 0, rates, -(-part.blocks // chip.sms) * chip.sms / part.blocks)
-            times = {name: max(many, least[name]) if name in OF_AN_SM else many for name, many in times.items()}
+        for name in OF_AN_SM if blocks else ():
+            if name in times:
+                times[name] = max(times[name], chip.sms / rates[name] * in_waves(blocks, name, chip.sms))
         found.append(LaunchTime(work, times))
     return TimeBound(tuple(found))
+
+
+def in_waves(blocks: Sequence[Equal], resource: str, sms: int) -> float:
+    """The least that some multiprocessor does of a resource, if each block runs on one of `sms`.
+
+    Of the k sms + 1 blocks that have most of it one multiprocessor has k + 1, and so no less than the last k + 1 of
+    them. Between the sizes at which other blocks begin that is linear in k, so it is tried there.
+    """
+    alone, work = blocks[0]
+    if len(blocks) == 1 and isinstance(alone, int):
+        return -(-alone // sms) * (amounts_of(work)[resource] / work.blocks)
+    import numpy as np
+
+    number = np.concatenate([np.asarray(one.number, float).ravel() for one in blocks])
+    shares = (amounts_of(one.work)[resource] / one.work.blocks for one in blocks)
+    each = np.concatenate([np.asarray(share, float).ravel() for share in shares])
+    order = np.argsort(-each)
+    ends, most = (np.cumsum(np.append(0.0, one[order])) for one in (number, number * each))
+    corners = np.append((ends - 1) // sms, ends // max(1, sms - 1))
+    k = np.unique(np.maximum(0.0, [*corners, *(corners + 1)]))
+    k = k[k * sms + 1 <= ends[-1]]
+    found = np.interp(k * sms + 1, ends, most) - np.interp(k * (sms - 1), ends, most)
+    return float(found.max(initial=0.0))
 
 
 def times_of(work: Mapping[str, int], rates: Mapping[str, int]) -> dict[str, float]:
@@ -136,15 +171,15 @@ def rates_of(chip: Hardware, dtype: str) -> dict[str, int]:
     return {name: rate for name, rate in found.items() if rate}
 
 
+def amounts_of(work: Work) -> dict[str, int]:
+    """The work of a launch by resource, but for the memory."""
+    shared = work.smem_read_bytes + work.smem_write_bytes
+    return {"l2": work.total_bytes, "shared": shared, "matrix": work.matrix_flops, "exp": work.exps}
+
+
 def seconds_of(work: Work, in_memory: int, rates: dict[str, int], turns: float) -> dict[str, float]:
     """Seconds of each resource. `turns` is how much longer multiprocessors take than if all were always busy."""
-    amounts = {
-        "memory": in_memory,
-        "l2": work.total_bytes,
-        "shared": work.smem_read_bytes + work.smem_write_bytes,
-        "matrix": work.matrix_flops,
-        "exp": work.exps,
-    }
+    amounts = {"memory": in_memory, **amounts_of(work)}
     return {name: amounts[name] / rate * (turns if name in OF_AN_SM else 1) for name, rate in rates.items()}
 
 
@@ -159,13 +194,21 @@ def memory_bytes(works: Sequence[Work], chip: Hardware) -> list[int]:
     return [sum(many for (_, name), many in work.touched.items() if name not in kept) for work in works]
 
 
-def whole_blocks(schedule: Schedule, p: Attention, tiling: Tiling) -> Attention | None:
-    """The problem of the thread blocks that have a whole tile of queries and are equal: `p` itself if all are. None if
-    blocks differ in another way, as under a mask that hides tiles, or if fewer queries would have fewer keys."""
-    if mask_matters(schedule, p) or schedule.outer != "queries":
-        return None
-    ragged = p.N % tiling.rows_q
-    if not ragged or tiling.rows_q > p.N:
-        return p
-    part = narrowed(p, N=p.N - ragged)
-    return part if schedule.about(part).Nk == p.Nk else None
+def equal_blocks(schedule: Schedule, problem: Attention[Size], tiling: Tiling[Size], unit: MatrixUnit) -> list[Equal]:
+    """The thread blocks of each launch that have a whole tile of queries and see all keys. None if blocks differ in
+    another way, if the mask hides a tile, or if fewer queries would have fewer keys."""
+    p = cast("Attention", problem.packed)  # or of arrays
+    if schedule.outer != "queries":
+        return []
+    dense, rows = with_mask(p), smaller(p.N, tiling.rows_q)
+    whole = p.N // rows * rows
+    part = dense if every(whole == p.N) else narrowed(dense, N=whole)
+    if part is not dense and not every(schedule.about(part).Nk == p.Nk):
+        return []
+    found = work_of(schedule, part, tiling, unit)
+    shown: Test = True
+    if mask_matters(schedule, p):
+        both = zip(work_of(schedule, p, tiling, unit), work_of(schedule, dense, tiling, unit), strict=True)
+        for masked, plain in both:
+            shown = shown & (masked.matrix_flops == plain.matrix_flops)
+    return [Equal(one.blocks * shown, one) for one in found] if anywhere(shown) else []

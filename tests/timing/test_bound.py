@@ -1,5 +1,6 @@
 """The least time on a GPU: by hand, in whole waves, and never above a measured time."""
 
+import random
 import sys
 from dataclasses import replace
 from itertools import product
@@ -17,7 +18,9 @@ from iosim.counting.needed import needed_by_problem, problem_times
 from iosim.hardware import load
 from iosim.masks import parse_mask
 from iosim.schedules import find
-from iosim.timing.bound import RESOURCES, time_at_least
+from iosim.timing.bound import RESOURCES, Equal, in_waves, time_at_least
+from iosim.timing.products import unit_of
+from iosim.timing.work import Work, work_of
 
 over = pytest.importorskip("over_bounds", exc_type=ImportError)
 H100 = load("h100")
@@ -135,3 +138,49 @@ def generated():
 def test_no_measured_time_is_below_its_bound(kernels):
     shares = [seconds / bound for _, seconds, bound in kernels()]
     assert len(shares) >= 20 and min(shares) > 1
+
+
+# ---------------------------------------------------------------- waves, and keys that tiles see in common
+
+
+def least_makespan(jobs, machines):
+    """The least time of jobs on machines, by trying all assignments."""
+    return min(
+        max(sum(job for job, one in zip(jobs, where, strict=True) if one == m) for m in range(machines))
+        for where in product(range(machines), repeat=len(jobs))
+    )
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_multiprocessor_does_less_than_the_waves_say(seed):
+    """Blocks of unequal work: never above the best assignment, and never below the largest block and the mean."""
+    own = random.Random(seed)
+    kinds = [(own.randint(1, 3), own.randint(1, 9)) for _ in range(own.randint(1, 3))]
+    jobs, sms = [size for number, size in kinds for _ in range(number)], own.randint(1, 3)
+    blocks = [Equal(np.array([number]), Work(matrix_flops=size * number, blocks=number)) for number, size in kinds]
+    bound = in_waves(blocks, "matrix", sms)
+    assert max(jobs) <= bound <= least_makespan(jobs, sms)
+    if len({*jobs}) == 1:
+        assert bound == least_makespan(jobs, sms) == -(-len(jobs) // sms) * jobs[0]
+
+
+def test_waves_of_many_kinds_are_those_of_each_k():
+    """The corners of which one is tried are as good as all k."""
+    own = random.Random(1)
+    for _ in range(100):
+        kinds, sms = [(own.randint(1, 50), own.randint(1, 99)) for _ in range(6)], own.randint(1, 9)
+        jobs = sorted((size for number, size in kinds for _ in range(number)), reverse=True)
+        blocks = [Equal(np.array([number]), Work(exps=size * number, blocks=number)) for number, size in kinds]
+        every_k = (sum(jobs[k * (sms - 1) : k * sms + 1]) for k in range((len(jobs) - 1) // sms + 1))
+        assert in_waves(blocks, "exp", sms) == pytest.approx(max(every_k))
+
+
+@pytest.mark.parametrize("mask", ["causal&window:9", "causal&(window:5|sink:2)", "strided:7"])
+def test_keys_that_tiles_see_in_common_come_from_the_memory_once(mask):
+    """Two query heads of a KV head, and tiles of queries whose windows overlap: the tiles of keys that any of them sees."""
+    p = Attention(24, 8, Nk=96, heads=4, kv_heads=2, mask=parse_mask(mask))
+    seen = p.mask.bind(p, Tiling(1, 1)).visible(0, 24, 0, 96).any(0)
+    keys = sum(4 for first in range(0, 96, 4) if seen[first : first + 4].any())
+    (work,) = work_of(find("flash2"), p, Tiling(8, 4), unit_of(H100, "fp16"))
+    assert work.touched["read", "K"] == work.touched["read", "V"] == 2 * keys * 8 * 2
+    assert work.touched["read", "Q"] == 4 * 24 * 8 * 2 and work.read_bytes > work.touched["read", "K"]
