@@ -232,7 +232,7 @@ class Batched(Answer):
         b = self.batch
         unmasked = [] if b.single or str(b.problem.mask) != "dense" else [DENSE_MASK]
         blind = {name for name, schedule in SCHEDULES.items() if not skips_tiles(schedule, b.problem)}
-        visits = [way.way for way in self.ways if blind & {*way.schedule.split(", ")}]
+        visits = [w.way for w in self.ways if w.way not in LIBRARIES and blind & {*w.schedule.split(", ")}]
         hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
         return [*self.under.notes, *unmasked, *hidden]

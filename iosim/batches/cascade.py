@@ -79,6 +79,7 @@ LEVEL = Schedule(
     level,
     "Q outer over the keys of one level, with a partial O and LSE",
     SOURCE,
+    options=("visit_all",),
     skips=True,
     scales=True,
     exact_traffic=level_traffic,

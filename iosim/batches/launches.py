@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import numpy as np
 
 from ..core.problem import DENSE, Attention, narrowed, packed_rows, skips_tiles
+from ..counting.libraries import by_library
 from ..counting.run import measure
 from ..counting.sweep import as_objects, fits_int64
 from ..schedules import SCHEDULES, Schedule
@@ -39,6 +40,8 @@ class Launch:
     """`key_sizes(p, multiple)`: the key tiles of which one is best under a mask, if it may not be the smallest."""
     stage: int = 0
     """Launches of one stage run at once, and those of the next one after them."""
+    of_library: bool = False
+    """Whether a library runs it, as its own code says and not as --visit-all and --short-tile do."""
     share: Callable[[Attention[Size]], Attention[Size]] | None = None
     """The part of a problem that its largest block has, if blocks share the keys and not the queries."""
 
@@ -84,11 +87,16 @@ def part_in_pages(p: Attention[Size]) -> Attention[Size]:
     return narrowed(p, Nk=np.minimum(p.Nk, share_pages(p) * p[PAGE_SIZE]), splits=1)
 
 
+def asked_of(batch: Batch, launch: Launch) -> Attention:
+    """The problem of a request that a launch is asked for."""
+    return by_library(batch.problem) if launch.of_library else batch.problem
+
+
 def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
     """The problems of a launch, with arrays of sizes. Packed rows are queries of a KV head. The arrays hold Python's
     integers if int64 might not hold every count."""
     mask = batch.packed_mask if launch.packs else batch.mask
-    if launch.sees_all or not skips_tiles(launch.schedule, batch.problem):
+    if launch.sees_all or not skips_tiles(launch.schedule, asked_of(batch, launch)):
         mask = DENSE  # it hides no tile
     sizes = {"N": launch.shapes.new, "Nk": launch.shapes.tokens, "heads": batch.problem.heads}
     if launch.packs:
@@ -98,7 +106,7 @@ def problem_of(batch: Batch, launch: Launch) -> Attention[Size]:
     if batch.chip is not None and not batch.problem.divided:
         sizes |= {"register_bytes": batch.chip.register_bytes}  # accumulators and scores, as its kernels have them
     given = {**sizes, **launch.options, "mask": mask, "gqa": "repeat"}
-    found = narrowed(cast("Attention[Size]", batch.problem), **given)
+    found = narrowed(cast("Attention[Size]", asked_of(batch, launch)), **given)
     if fits_int64(narrowed(found, **extreme(launch, np.max)), launch.schedule):
         return found
     return narrowed(found, **{name: as_objects(value) for name, value in given.items()})

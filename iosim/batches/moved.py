@@ -15,7 +15,7 @@ from ..masks.grouped import grouped
 from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from ..timing.products import unit_of
-from .launches import Counted, Launch, counts_of, extreme, problem_of
+from .launches import Counted, Launch, asked_of, counts_of, extreme, problem_of
 from .timed import fastest, least_time, single
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def key_sizes(batch: Batch, launch: Launch) -> Sequence[int]:
     whole tile is read if any of it is seen, unless the launch says others. None without a mask."""
     if launch.key_sizes is not None:
         return launch.key_sizes(batch.problem, batch.multiple)
-    masked = batch.mask is not DENSE and not launch.sees_all and skips_tiles(launch.schedule, batch.problem)
+    masked = batch.mask is not DENSE and not launch.sees_all and skips_tiles(launch.schedule, asked_of(batch, launch))
     return [batch.multiple] if masked else []
 
 

@@ -54,6 +54,9 @@ def launches_of(library: Library) -> Callable[[Batch], list[Launch]]:
     """The launches of a library for a batch."""
 
     def launches(batch: Batch) -> list[Launch]:
+        return [replace(one, of_library=True) for one in by_its_rule(batch)]
+
+    def by_its_rule(batch: Batch) -> list[Launch]:
         choice = library.choose(given(batch), batch.shapes, batch.multiprocessors or 0)
         options: dict[str, Size] = {} if batch.problem.divided else {**library.options}
         prefix = common_prefix(batch) if library.name == "vLLM" else 0

@@ -12,7 +12,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ..core.arrays import largest, smaller
-from ..core.problem import DENSE
+from ..core.problem import DENSE, narrowed
 from ..core.tiling import Tiling
 from ..masks.strips import reach
 
@@ -91,6 +91,13 @@ class Library(NamedTuple):
     source: str
     options: Mapping[str, int] = IN_REGISTERS
     counts_sms: bool = False
+
+
+def by_library(p: Attention) -> Attention:
+    """The problem as a library runs it: it skips hidden tiles, and the short tile of queries is the last."""
+    from ..schedules.flash import SHORT_TILE
+
+    return narrowed(p, visit_all=False, **{SHORT_TILE.name: SHORT_TILE.default})
 
 
 def lacks(p: Attention) -> str:

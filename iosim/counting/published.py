@@ -9,7 +9,7 @@ from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..schedules import family_of
 from ..schedules.registry import FA1, FA2
-from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, packs_single
+from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, by_library, packs_single
 
 if TYPE_CHECKING:
     from ..core.tiling import Rule
@@ -37,7 +37,8 @@ class PublishedTiles(NamedTuple):
         """The problem as the kernel runs it: on a GPU with its registers, and at one query with packed heads."""
         packs = {"gqa": "pack", "mask": DENSE} if self.short and packs_one(p) else {}
         shares = {"splits": self.splits} if self.splits > 1 else {}
-        return narrowed(p, **({} if p.divided or not gpu else self.options), **packs, **shares)
+        own = by_library(p) if self.short else p
+        return narrowed(own, **({} if p.divided or not gpu else self.options), **packs, **shares)
 
 
 class Published(NamedTuple):

@@ -212,6 +212,20 @@ def test_flash_attention_3_drops_a_window_that_hides_nothing():
             assert found.tiles.endswith(f"x{Bc}"), (d, window, new)
 
 
+@pytest.mark.parametrize("ways, more", [
+    ("repeat,FA2", {"short_tile": "first"}), ("repeat,pack,cascade,FA2,FA3,FlashInfer,vLLM", {"visit_all": True}),
+])  # fmt: skip
+def test_options_of_schedules_move_no_row_of_a_library(ways, more):
+    """A note says which ways skip nothing: those that visit all, cascades too."""
+    fields = {**FIELDS, "hardware": "h100", "tiles": "128x64", "ways": ways}
+    requests = [{"new": 200, "cached": 2000, "prefix": "system:1024"}] * 9 + [{"new": 300, "cached": 999}]
+    plain, asked = (iosim.batch(requests, **fields, **own) for own in ({}, more))
+    moved = {way.way for way in plain if way.total != asked[way.way].total}
+    assert moved == {*ways.split(",")} & {"repeat", "pack", "cascade"}
+    note = [text for text in asked.notes if "nothing under the mask" in text]
+    assert note == (["repeat, pack, cascade skip nothing under the mask"] if "visit_all" in more else [])
+
+
 def test_flashinfer_shares_out_the_keys_in_reach():
     """One request of 65,536 keys has 16 packed rows. Under a window of 255 keys before, ceil((255 + 16) / 16) = 17 pages
     of 16 are shared out: 272 keys in 3 shares of at least 128. Without the window there are many more."""

@@ -165,3 +165,18 @@ def test_nothing_is_packed_elsewhere(more):
 def test_one_query_of_a_width_that_no_kernel_has_is_answered(more):
     """Tiles of FlashAttention-2 stand beside it in the paper's model, where its kernel has no rule for d = 576."""
     assert any(tiles.short for tiles, _ in tune(1, 576, "227KB", Nk=64, dv=512, heads=8, kv_heads=1, **more).published)
+
+
+@pytest.mark.parametrize("more", [{"short_tile": "first"}, {"visit_all": True}])
+@pytest.mark.parametrize("N", [1000, 1])
+def test_a_row_of_a_library_is_what_the_library_does(more, N):
+    """Options of schedules move rows of schedules, not those of libraries."""
+    fields = {"N": N, "Nk": 1000, "d": 128, "heads": 8, "kv_heads": 2, "mask": "causal", "hardware": "h100"}
+    of_library = [
+        [(c.short, r.total, r.reads) for c, r in count(**fields, **own).published if c.short] for own in ({}, more)
+    ]
+    assert of_library[0] == of_library[1] and len(of_library[0]) > 1
+    if N > 1:
+        paper = [tune(N, 128, "100KB", mask="causal", schedules=["flash2"], **own) for own in ({}, more)]
+        kept = [[(r.Br, r.Bc, r.total) for c, r in one.published if c.short] for one in paper]
+        assert kept[0] == kept[1] and paper[0].results[0].total != paper[1].results[0].total
