@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..answer import numbered
 from ..core.tiling import further_sizes
+from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
@@ -111,8 +112,11 @@ def least_traffic(
     schedule: Schedule, problem: Attention, best: Result, tiling: Tiling, chip: Hardware, M_bytes: int, multiple: int
 ) -> list[str]:
     """The sentence on the tiles that move least of the schedule that is best in time, and why they are not it; none if
-    they are the same."""
-    least = best_tiles(schedule, problem.packed, M_bytes, multiple)
+    they are the same, or if none can be searched."""
+    try:
+        least = best_tiles(schedule, problem.packed, M_bytes, multiple)
+    except InputError:  # --short-tile first, which is counted for one tiling at a time under some masks
+        return []
     if least is None or (least.rows_q, least.rows_k) == (tiling.rows_q, tiling.rows_k):
         return []
     found, mine = (time_at_least(schedule, problem, t, chip) for t in (least, tiling))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..core.problem import narrowed
 from ..core.tiling import Tiling
+from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..verdict import NEAR as NEAR
 from ..verdict import Way, about, best_of, joined, times, verdict
@@ -98,12 +99,15 @@ def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> l
 
 def moving_least(results: Sequence[Result], problem: Attention, M_bytes: int | None, under: Conditions) -> list[Result]:
     """On a GPU, the counts of the tiles that move least of each schedule that is best in time, as the answer names
-    them; none elsewhere."""
+    them; none elsewhere, nor where they cannot be searched."""
     if under.chip is None or M_bytes is None:
         return []
     best = [results[k] for k in winners(results) if results[k].tiling == "best"]
     ways = [(SCHEDULES[r.schedule], narrowed(problem, **(vars(r).get("options") or {}))) for r in best]
-    return [run(schedule, "best", p, M_bytes, under.multiple) for schedule, p in ways]
+    try:
+        return [run(schedule, "best", p, M_bytes, under.multiple) for schedule, p in ways]
+    except InputError:
+        return []
 
 
 def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:

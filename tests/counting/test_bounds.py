@@ -183,6 +183,18 @@ def test_the_tiles_that_a_sentence_calls_least_are_counted(line):
         assert (best.by, about(2 * best.words)) == (name, bytes_)
 
 
+@pytest.mark.parametrize("command", ["count", "tune"])
+def test_tiles_that_cannot_be_searched_are_left_out_of_the_sentences(command, iosim):
+    """With the short tile first, documents are counted for one tiling at a time: rows stand there, and what moves least is
+    not known. Without a GPU the best tiles are a search, which is refused before anything is printed."""
+    line = (command, "--N", 1024, "--d", 64, "--mask", "documents:24,1000", "--schedule", "flash2")
+    done = iosim(*line, "--short-tile", "first", "--hardware", "h100")
+    assert done.exit_code == 0 and "moves least" not in done.stdout and "flash2  " in done.stdout
+    assert "moves least" in iosim(*line, "--hardware", "h100").stdout
+    refused = iosim(*line, "--short-tile", "first", "--M", "100KB")
+    assert refused.exit_code == 2 and refused.stdout == "" and "--short-tile: found 'first" in refused.stderr
+
+
 @pytest.mark.parametrize("more", [["--schedule", "flash2"], ["--tile-multiple", 16], ["--least-blocks", 2]], ids=str)
 def test_a_search_of_some_is_not_called_the_best_known(ask, more):
     assert attainable(ask("tune", "--N", 256, "--d", 16, "--M", "8KB", *more))["kind"] == COUNTED
