@@ -184,6 +184,8 @@ CHIP = (
         heading=MEMORY,
     ),
 )
+OF_STATE = "rule"
+"""The name of the option whose problems have a state in place of keys and values (schedules/state.py)."""
 KEY_HEADS = Option(
     "key_heads",
     COUNT_OR_0,

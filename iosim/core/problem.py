@@ -14,7 +14,7 @@ from ..errors import InputError
 from ..options import COUNT, FLAG, KV_SCALES, MASK, PROBLEM, Option, Value, declared, place
 from ..units import DTYPE_BYTES, LARGEST_COUNT, PACKED, dtype_bytes, parse_count
 from .arrays import anywhere, at_first
-from .options import KEY_HEADS, OF_EVERY_PROBLEM
+from .options import KEY_HEADS, OF_EVERY_PROBLEM, OF_STATE
 from .shapes import product, same
 from .tiling import S as S
 
@@ -348,7 +348,7 @@ class Attention(Generic[S]):
         if self.gqa != "pack":
             return self
         own = dict(self.own)
-        if KEY_HEADS.name in own or "rule" in own:
+        if KEY_HEADS.name in own or OF_STATE in own:
             keys = cast("Size", own.get(KEY_HEADS.name) or self.heads)
             group = cast("Size", self.heads) // keys
             return narrowed(self, heads=keys, kv_heads=keys, key_heads=0, gqa="repeat", choice_rows=group)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..answer import numbered
+from ..core.options import KEY_HEADS, OF_STATE
 from ..units import format_bytes
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def asked(p: Attention, M_bytes: int | None = None) -> str:
 
 def header(p: Attention, M_bytes: int | None) -> str:
     """The lines above every table: the problem and the SRAM."""
-    seen = f", mask {p.mask}" if not dict(p.own).get("rule") else state_text(p)
+    seen = f", mask {p.mask}" if not dict(p.own).get(OF_STATE) else state_text(p)
     types = f"{p.dtype} in HBM, {p.acc_dtype} accumulators{p.cache_text}{seen}"
     memory = "M not given"
     if M_bytes is not None:
@@ -36,8 +37,8 @@ def header(p: Attention, M_bytes: int | None) -> str:
 def size_line(p: Attention) -> str:
     """The sizes of a problem: `attention: N = 8192, Nk = 8192, d = 128, batch 1 x heads 1 (kv 1)`."""
     values = f", dv = {p.dv}" if p.dv != p.d else ""
-    if rule := dict(p.own).get("rule"):
-        keys = dict(p.own).get("key_heads") or p.heads
+    if rule := dict(p.own).get(OF_STATE):
+        keys = dict(p.own).get(KEY_HEADS.name) or p.heads
         return f"{rule}, with a state: N = {p.N}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (q and k {keys})"
     return f"attention: N = {p.N}, Nk = {p.Nk}, d = {p.d}{values}, batch {p.batch} x heads {p.heads} (kv {p.kv_heads})"
 

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Unpack
 from ..core.problem import Attention
 from ..core.tiling import read_tiles, tiles_text
 from ..masks import parse_mask
-from ..schedules import CORE, SCHEDULES, Schedule, applies, distinct, family_of, find_all, reads_cache, usual
+from ..schedules import (
+    CORE,
+    SCHEDULES,
+    Schedule,
+    applies,
+    distinct,
+    family_of,
+    find_all,
+    reads_cache,
+    usual,
+    with_rule,
+)
 from ..units import parse_bytes
 from .bounds import Bound, bounds, named_by
 from .conditions import Conditions, conditions
@@ -50,7 +61,7 @@ def count(
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, M, asked = Attention(N, d, mask=parse_mask(mask), **under.options), memory(M, hardware), read_tiles(tiles)
     M_bytes = None if M is None else parse_bytes(M, problem.word_bytes)
-    chosen, under = asked_or_usual(schedules, problem, under)
+    chosen, problem, under = asked_or_usual(schedules, problem, under)
     if M_bytes is None and any(needs_memory(s, asked, problem) for s in chosen):
         raise without_memory()
     results = [
@@ -111,8 +122,10 @@ def default_schedules(problem: Attention) -> list[Schedule]:
 
 def asked_or_usual(
     asked: SchedulesAsked, problem: Attention, under: Conditions
-) -> tuple[Sequence[Schedule], Conditions]:
-    """(the schedules asked for, else the usual ones; the conditions, with a note on usual ones that are left out)."""
+) -> tuple[Sequence[Schedule], Attention, Conditions]:
+    """(the schedules asked for, else the usual ones; the problem, with the rule that they take; the conditions, with a
+    note on usual ones that are left out)."""
     named = find_all(asked)
     notes = () if named else keys_notes(problem)
-    return named or default_schedules(problem), under._replace(notes=(*under.notes, *notes))
+    chosen = named or default_schedules(problem)
+    return chosen, with_rule(problem, chosen), under._replace(notes=(*under.notes, *notes))

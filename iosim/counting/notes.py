@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from ..core.folded import Unsummed
 from ..core.machine import Block
+from ..core.options import flag
 from ..core.problem import DENSE, narrowed, skips_tiles, with_mask
 from ..core.shapes import Tile
 from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
 from ..errors import InputError
-from ..schedules import CORE, SCHEDULES, Schedule, applies, reads_cache
+from ..schedules import CORE, SCHEDULES, Schedule, applies, family_of, reads_cache
 from ..search.best import best_tiles, footprint
 from ..units import format_bytes
 from ..verdict import about, joined
@@ -67,7 +68,18 @@ def notes_on_adds(results: Iterable[Result]) -> list[str]:
 
 def notes_on_mask(report: Answered) -> list[str]:
     """Notes on schedules that skip nothing under the report's mask, and on query heads that share nothing."""
-    return [*mask_notes(report.problem, (r.schedule for r in report.results)), *group_notes(report)]
+    names = [r.schedule for r in report.results]
+    return [*mask_notes(report.problem, names), *group_notes(report), *token_notes(report.problem, names)]
+
+
+def token_notes(problem: Attention, names: Iterable[str]) -> list[str]:
+    """A note on one token with a state, if the state before it, or the one after it, is not counted."""
+    ends = {name: flag(name) for name in ("initial_state", "final_state")}
+    lacks = [option for name, option in ends.items() if not getattr(problem, name)]
+    whole = any(SCHEDULES[name].reads("final_state") for name in names)
+    if family_of(problem) != "state" or problem.N > 1 or not lacks or not whole:
+        return []
+    return [f"a step of decoding reads the state and writes it, which is counted with {' and '.join(lacks)}"]
 
 
 def mask_notes(problem: Attention, names: Iterable[str]) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from ..core.options import KEY_HEADS, OF_STATE, flag
 from ..errors import InputError, suggestion
 from ..schedules.state import (
     BY_NAME,
     FINAL_STATE,
     INITIAL_STATE,
     NORMALISE,
+    STATE_DTYPE,
     Rule,
     key_heads,
     key_words,
@@ -22,10 +24,12 @@ from ..units import dtype_bytes
 from .state_floors import StateProblem, best_ring, step_reads
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..core.problem import Attention
 
+READ = ("batch", "heads", "dv", "dtype", "acc_dtype", OF_STATE, KEY_HEADS.name, STATE_DTYPE.name)
+NO_PART = "it has no part in what a state moves: leave it out"
 GATE_BYTES = 4  # decays are logarithms in fp32
 
 
@@ -34,6 +38,18 @@ def rule_of(name: str, where: str = "--rule", *more: str) -> Rule:
     if name not in BY_NAME:
         raise InputError(where, name, ", ".join([*more, *BY_NAME]), suggestion(name, [*more, *BY_NAME]))
     return BY_NAME[name]
+
+
+def check_read(p: Attention, instead: Mapping[str, str], *also: str) -> None:
+    """Raise InputError for options on which an answer about the states of a problem does not depend; `instead` says of
+    some why, and what to try, and `also` names further ones that it reads."""
+    vain = {name: value for name, value in p.unusual().items() if name not in (*READ, *also)}
+    if p.kv_heads == p.heads:
+        vain.pop("kv_heads", None)
+    if vain:
+        found = ", ".join(map(str, vain.values()))
+        hints = dict.fromkeys(instead.get(name, NO_PART) for name in vain)
+        raise InputError(", ".join(map(flag, vain)), found, "nothing here", "; ".join(hints))
 
 
 def transition_of(rule: Rule) -> str:

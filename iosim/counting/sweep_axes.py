@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from ..core.options import NUMBERS, find_option, option_names
+from ..core.options import NUMBERS, OF_STATE, find_option, option_names
 from ..core.problem import DENSE, USUAL, Attention
 from ..core.tiling import Rule, Tiling, read_tiles
 from ..errors import InputError, suggestion
@@ -90,9 +90,9 @@ class Sweep:
     def sample(self, mask: Mask) -> Attention:
         """The problem of a grid point with this mask, of size 1, whose keys no more schedules read than others."""
         visit_all = any(options.get("visit_all") for options in self.options)
-        names, of_state = ("kv_dtype", "kv_scales"), ("rule", "normalise", "features", "gqa")
+        names, of_state = ("kv_dtype", "kv_scales"), (OF_STATE, "normalise", "features", "gqa")
         keys = (
-            {name: own[name] for name in (*names, *(of_state if own.get("rule") else ())) if name in own}
+            {name: own[name] for name in (*names, *(of_state if own.get(OF_STATE) else ())) if name in own}
             for own in self.options
         )
         kinds = [

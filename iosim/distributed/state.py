@@ -15,9 +15,10 @@ from ..counting.given import head_dimension
 from ..counting.names import takes_options
 from ..counting.state_bounds import DOCS
 from ..counting.state_floors import FIXED, cut_words, one_round_words
-from ..counting.state_heads import StateHeads, heads_of_problem, transition_of
+from ..counting.state_heads import StateHeads, check_read, heads_of_problem, transition_of
 from ..errors import InputError, suggestion
 from ..hardware import load
+from ..masks import parse_mask
 from ..schedules.state import FEATURES, NORMALISE, RULE
 from ..units import binary, parse_count, parse_rate
 from ..verdict import Way, verdict
@@ -117,10 +118,12 @@ def state_links(
     `ranks` GPUs have equal runs of the N tokens. `options` are those of `count`, with `rule`, `key_heads` and
     `state_dtype`; `link` or the `hardware` gives the rate. Raises InputError for whatever is not allowed.
     """
-    p = Attention(N, head_dimension(d), **conditions(hardware, options).options)
+    given = {**conditions(hardware, options).options, "mask": parse_mask(str(options.get("mask", "dense")))}
+    p = Attention(N, head_dimension(d), **given)  # type: ignore[arg-type]  # what its options are
     many = parse_count(ranks if ranks is not None else "", "--ranks")
     if not p[RULE] or p[FEATURES] or p[NORMALISE]:
         raise InputError("--rule", p[RULE] or "nothing", "the rule of a state, without --features and --normalise")
+    check_read(p, {"gqa": "the value heads of a key head hand on one state: leave it out"})
     if p.N % many:
         raise InputError("--ranks", many, f"a divisor of --N {p.N}", "GPUs have equal runs of tokens")
     for name in schedules:

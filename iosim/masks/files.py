@@ -6,6 +6,7 @@ import os
 import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
+from hashlib import file_digest
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -87,15 +88,16 @@ def tiles(N: int, Nk: int, rows: int, keys: int) -> tuple[int, int]:
 
 
 def read_file(path: str) -> MaskFile:
-    """The matrix of a file. A file that has not changed is not read again."""
+    """The matrix of a file. A file of the same bytes is not parsed again; others may have its time and size."""
     allowed = "file:PATH of a readable .npy, block mask (.npz) or 0/1 text file"
     try:
         if not os.path.isfile(path):
             raise InputError(WHERE, f"file:{path}", allowed, "there is no such file")
-        state = os.stat(path)
-        if state.st_size > LARGEST_FILE:
+        if os.path.getsize(path) > LARGEST_FILE:
             raise InputError(WHERE, f"file:{path}", f"at most {LARGEST_FILE} bytes")
-        return _load(path, state.st_mtime_ns, state.st_size)
+        with open(path, "rb") as file:
+            digest = file_digest(file, "sha256").digest()
+        return _load(path, digest)
     except InputError:
         raise
     except Exception as fault:  # for a broken file NumPy raises errors of many classes
@@ -116,7 +118,7 @@ def check_archive(path: str) -> None:
 
 
 @lru_cache(maxsize=32)
-def _load(path: str, mtime: int, size: int) -> MaskFile:
+def _load(path: str, digest: bytes) -> MaskFile:
     if path.endswith(".npz"):
         check_archive(path)
         with np.load(path, allow_pickle=False) as arrays:

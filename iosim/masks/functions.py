@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from ..errors import InputError, suggestion
-from .user_file import RUNS, imports_torch, module_of, run
+from .user_file import RUNS, imports_torch, module_of, run, text_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,7 +38,7 @@ PAIRS_AT_ONCE = 2**22
 
 
 def read_function(text: str, where: str) -> MaskFunction:
-    """The function that `FILE.py:NAME` names. A file that has not changed is not run again."""
+    """The function that `FILE.py:NAME` names. A file is not run again unless it or a module beside it has changed."""
     stem, suffix, expression = text.partition(SUFFIX)
     if not stem or not suffix or not expression.strip():
         raise InputError(where, text, ALLOWED)
@@ -48,6 +48,10 @@ def read_function(text: str, where: str) -> MaskFunction:
     except (OSError, ValueError) as error:
         why = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise InputError(WHERE, path, ALLOWED, why) from None
+    found = of_text(path, content, expression.strip())
+    if all(text_of(file) == text for file, text in found.beside.items()):
+        return found
+    of_text.cache_clear()
     return of_text(path, content, expression.strip())
 
 
@@ -64,6 +68,7 @@ class MaskFunction:
     def __init__(self, path: str, text: str, expression: str) -> None:
         self.path, self.text, self.expression = path, text, expression
         self.where = f"{WHERE} py:{path}:{expression}"
+        self.beside: dict[str, bytes] = {}
         self.function = self._found()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -114,7 +119,8 @@ class MaskFunction:
 
     def _found(self) -> MaskMod:
         """The function, after the file was run."""
-        names = vars(self._run(lambda: module_of(self.path, self.text), f"{WHERE} py:{self.path}"))
+        module, self.beside = self._run(lambda: module_of(self.path, self.text), f"{WHERE} py:{self.path}")
+        names = vars(module)
         first = self.expression.partition("(")[0].partition(".")[0].strip()
         if first not in names:
             own = [name for name, value in names.items() if callable(value) and not name.startswith("_")]

@@ -16,11 +16,13 @@ RUNS = "a file and a function that can be run"
 TORCH = "pip install torch (its CPU build is enough)"
 
 
-def module_of(path: str, text: str) -> ModuleType:
-    """The module of a file with this text, after it was run. Its name is not `__main__`.
+def module_of(path: str, text: str) -> tuple[ModuleType, dict[str, bytes]]:
+    """(the module of a file with this text, after it was run, {file: text} of the modules beside it). Its name is not
+    `__main__`.
 
     Modules beside the file are forgotten again, since another file may have others of the same name.
     """
+    beside: dict[str, bytes] = {}
     module, before = ModuleType(f"masks_of_user_{Path(path).stem}"), set(sys.modules)
     module.__file__, folder = path, Path(path).resolve().parent
     try:
@@ -29,8 +31,14 @@ def module_of(path: str, text: str) -> ModuleType:
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None)
             if file and Path(file).parent == folder:
+                beside[file] = text_of(file)
                 del sys.modules[name]
-    return module
+    return module, beside
+
+
+def text_of(file: str) -> bytes:
+    """The text of a file; empty if it is gone."""
+    return Path(file).read_bytes() if Path(file).is_file() else b""
 
 
 def imports_torch(text: str) -> bool:
@@ -63,12 +71,13 @@ def run(what: Callable[[], T], path: str, where: str) -> T:
 
 def place(error: BaseException, path: str) -> str:
     """The last line of the user's file that an error passed, with its text."""
-    from linecache import getline
+    from linecache import checkcache, getline
     from traceback import extract_tb
 
     if isinstance(error, SyntaxError):
         return f"{path}, line {error.lineno} `{(error.text or '').strip()}`"
     lines = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path and frame.lineno]
+    checkcache(path)
     return f"{path}, line {lines[-1]} `{getline(path, lines[-1]).strip()}`" if lines else path
 
 

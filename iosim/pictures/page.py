@@ -8,6 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import cast
 
+from ..core.options import OF_STATE
 from ..core.problem import DENSE, Attention, skips_tiles
 from ..core.tiling import Rule, Tiling
 from ..counting.asked import header
@@ -99,7 +100,7 @@ def page(
 
 def family_named(p: Attention) -> str:
     """What a page is about: attention, or attention with the state of a rule."""
-    rule = dict(p.own).get("rule")
+    rule = dict(p.own).get(OF_STATE)
     return f"Attention with a state, {rule}" if rule else "Attention"
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..asked_modules import answers
+from ..core.options import OF_STATE
+from ..core.problem import narrowed
 from ..options import expect
 from .registry import SCHEDULES, Schedule, applies, distinct, find, find_all, reads_cache, register, require
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..core.problem import Attention
     from ..core.typing import Size
 
@@ -61,7 +65,13 @@ for _file, _names in OPTIONS.items():
 
 def family_of(problem: Attention[Size]) -> str:
     """The family of a question that names no schedule: softmax attention or, with --rule, attention with a state."""
-    return "state" if dict(problem.own).get("rule") else "attention"
+    return "state" if dict(problem.own).get(OF_STATE) else "attention"
+
+
+def with_rule(problem: Attention, schedules: Sequence[Schedule]) -> Attention:
+    """The problem with the rule of linear attention, if all schedules have a state and no rule is given."""
+    plain = family_of(problem) == "state" or not all(schedule.reads(OF_STATE) for schedule in schedules)
+    return problem if plain else narrowed(problem, **{OF_STATE: "linear"})
 
 
 def usual(with_state: bool) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..core.arrays import at_first
-from ..core.options import KEY_HEADS, OF_EVERY_PROBLEM, flag
+from ..core.options import KEY_HEADS, OF_EVERY_PROBLEM, OF_STATE, flag
 from ..core.problem import USUAL, Attention, Tensor, mask_matters
 from ..core.shapes import same
 from ..errors import InputError, InternalError, ScheduleError, did_you_mean, suggestion
@@ -352,10 +352,10 @@ def require(schedule: Schedule, problem: Attention) -> None:
     """Raise InputError if a schedule is not about this problem; the docstring of its `about` says why. Raise
     ScheduleError if a schedule of a user never stores its output."""
     check_cache(schedule, problem)
-    if "rule" in dict(problem.own) and not schedule.reads("rule"):
+    if OF_STATE in dict(problem.own) and not schedule.reads(OF_STATE):
         why = f"not with --schedule {schedule.name}, which has no state"
-        raise InputError("--rule", str(dict(problem.own)["rule"]), why, "state-fused is one that has")
-    of_state = {*dict(problem.own)} & {KEY_HEADS.name, "rule"}
+        raise InputError(flag(OF_STATE), str(dict(problem.own)[OF_STATE]), why, "state-fused is one that has")
+    of_state = {*dict(problem.own)} & {KEY_HEADS.name, OF_STATE}
     if problem.gqa == "pack" and of_state and KEY_HEADS not in schedule.options:
         options = " and ".join(sorted(map(flag, of_state)))
         raise InputError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 from ..core.arrays import anywhere, at_first, smaller
 from ..core.dependent_tiles import Each, Moved, Stretch
-from ..core.options import KEY_HEADS
+from ..core.options import KEY_HEADS, OF_STATE
 from ..core.problem import DENSE, Tensor, every, narrowed
 from ..core.tiling import Tiling
 from ..errors import InputError
@@ -57,7 +57,7 @@ GATES = "gates of --rule come on top"
 USUAL_CHUNK = 64  # of published kernels
 
 RULE = Option(
-    "rule",
+    OF_STATE,
     Kind(one_of(*BY_NAME)),
     "The rule of a state: linear, retnet (fixed), mamba2 (scalar), gla (diagonal), deltanet (delta), gdn "
     "(delta-scalar) or kda (delta-diagonal).",
@@ -187,7 +187,7 @@ def without_delta(p: Attention) -> Attention:
     mask, but --padding."""
     rule = rule_of(p)
     simple = next(name for name, other in RULES.items() if other.decay == rule.decay and not other.delta)
-    return narrowed(by_heads(p), features=0, **({"rule": simple} if rule.delta else {}))
+    return narrowed(by_heads(p), features=0, **({OF_STATE: simple} if rule.delta else {}))
 
 
 def with_state(p: Attention) -> Attention:

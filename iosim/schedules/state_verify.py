@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, cast
 
-from ..core.arrays import smaller
 from ..core.dependent_tiles import Each, Moved, Share, Stretch, UpTo
+from ..core.options import flag
 from ..core.problem import Tensor, bytes_of, narrowed
+from ..errors import InputError
 from ..oracles import state as oracle
 from ..steps.state import OF_HEAD, add_chunk
 from . import state as common
@@ -236,9 +237,12 @@ def verify_room(p: Attention, t: Tiling) -> int:
 
 
 def accepted_drafts(p: Attention) -> Attention:
-    """At most all drafts are accepted. Decoding takes no mask, padding, features or normaliser."""
-    most = {} if p[ACCEPTED] is None else {"accepted": smaller(p[ACCEPTED], p[DRAFTS])}
-    return narrowed(one_sequence(p), **most)
+    """Decoding takes no mask, padding, features or normaliser."""
+    accepted, drafts = cast("int | None", p[ACCEPTED]), cast("int", p[DRAFTS])
+    if accepted is not None and accepted > drafts:
+        hint = f"--drafts {accepted} verifies as many"
+        raise InputError(flag(ACCEPTED.name), accepted, f"at most --drafts {drafts}", hint)
+    return one_sequence(p)
 
 
 TENSORS_OF_VERIFICATION = {

@@ -201,7 +201,7 @@ def line_runs(
     for shape, width in zip(shapes, widths, strict=True):
         bases.append(bases[-1] + -(-product_of(shape) * width // line_bytes))
     tensor, store, row, rows, column, columns = moves.T
-    across = np.array([shape[-1] if len(shape) > 1 else 1 for shape in shapes])[tensor]
+    across = np.array([shape[-1] if len(shape) > 1 else 1 for shape in shapes], np.int64)[tensor]
     count = np.where((columns == across) | (columns == 0), 1, rows)  # no more runs than words: see MOST_BYTES
     if int(count.sum()) > MOST_RUNS:
         raise InputError("runs of lines", int(count.sum()), f"at most {MOST_RUNS}", "try larger --tiles")
@@ -209,7 +209,7 @@ def line_runs(
     turn = np.arange(len(event)) - np.repeat(np.cumsum(count) - count, count)
     words = (rows * columns // count)[event]
     start = (row[event] + turn) * across[event] + column[event]
-    word_bytes, base = np.array(widths)[tensor][event], np.array(bases)[tensor][event]
+    word_bytes, base = (np.array(each, np.int64)[tensor][event] for each in (widths, bases))
     first, stop = base + start * word_bytes // line_bytes, base - (-(start + words) * word_bytes // line_bytes)
     first[1:] = np.where(turn[1:] > 0, np.maximum(first[1:], stop[:-1]), first[1:])
     kept = stop > first
@@ -232,5 +232,5 @@ def tile_accesses(moves: Numbers, widths: Sequence[int]) -> Accesses:
                 f"a schedule whose tiles of a tensor do not overlap (here in {axis})",
                 "try line or word",
             )
-    weights = rows * columns * np.array(widths)[tensor]
+    weights = rows * columns * np.array(widths, np.int64)[tensor]
     return Accesses(ids.ravel(), moves[:, 1].astype(bool), weights, np.ones_like(weights), 1, True)

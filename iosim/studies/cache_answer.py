@@ -92,6 +92,7 @@ def compare(caches: Caches, moves: Moves | MovesOfFile, peak: Peak, tell: Tell =
     if any(size < string.unit_bytes for size in sizes):
         raise InputError("--M", f"{min(sizes)} B", f"at least one {caches.granularity} of {string.unit_bytes} B")
     found = [*lru_counts(caches, string, sizes, tell), *belady_counts(caches, string, sizes, tell)]
+    own = moves.total_bytes  # none under a mask that hides all
     return {
         "accesses": string.total,
         "objects": len(np.unique(string.ids)),
@@ -100,7 +101,7 @@ def compare(caches: Caches, moves: Moves | MovesOfFile, peak: Peak, tell: Tell =
         "optimal": not string.whole or len(np.unique(string.weights)) == 1,
         "scratchpad": scratchpad(moves, peak),
         "results": [
-            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / moves.total_bytes}
+            {**vars(c), "M_bytes": M, "used_bytes": c.M_bytes, "x_scratchpad": c.total_bytes / own if own else None}
             for M, c in found
         ],
     }

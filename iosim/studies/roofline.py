@@ -287,7 +287,7 @@ def roofline(
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, rule, chip = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles), load(hardware)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)
-    chosen, under = asked_or_usual(schedules, problem, under)
+    chosen, problem, under = asked_or_usual(schedules, problem, under)
     for schedule in chosen:
         require(schedule, problem)
     problems = [*([] if decode and problem.N == 1 else [problem]), *([one_token(problem)] if decode else [])]

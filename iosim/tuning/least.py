@@ -22,7 +22,7 @@ from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
 from ..masks.visible import visible
-from ..schedules import SCHEDULES, Schedule, applies, distinct, family_of, find, find_all, require
+from ..schedules import SCHEDULES, Schedule, applies, distinct, family_of, find, find_all, require, with_rule
 from ..schedules.registry import check_family
 from ..timing.blocks import blocks
 from ..units import parse_bytes, parse_count, parse_range
@@ -80,6 +80,7 @@ def tune(
     M_bytes = parse_bytes(size, problem.word_bytes)
     parse_count(least_blocks, "--least-blocks")
     asked = space_of(schedules, problem)
+    problem = with_rule(problem, asked)
     if any(mask_matters(s, problem) and "ideal" not in s.rules for s in asked):
         require_tokens(problem)
     known = asked if not problem.divided or schedules else [s for s in asked if not (s.candidates or s.sizes)]
@@ -290,6 +291,7 @@ def curve_of(
 ) -> Curve:
     """The least traffic of a problem against M; `given` names the options that are not searched."""
     asked = space_of(schedules, problem)
+    problem = with_rule(problem, asked)
     space, own = searchable(asked, problem, least_blocks), {}
     for schedule in space:
         try:

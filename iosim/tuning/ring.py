@@ -10,9 +10,10 @@ from ..core.problem import Attention
 from ..counting.given import head_dimension
 from ..counting.names import takes_options
 from ..counting.state_bounds import DOCS
-from ..counting.state_floors import RING, best_ring, ring_step
-from ..counting.state_heads import StateHeads, heads_of_problem
+from ..counting.state_floors import best_ring, ring_step
+from ..counting.state_heads import StateHeads, check_read, heads_of_problem
 from ..errors import InputError
+from ..masks import parse_mask
 from ..schedules import SCHEDULES, require
 from ..schedules.state import FEATURES, NORMALISE, RULE
 from ..verdict import times
@@ -20,6 +21,13 @@ from .drafts import drafts
 
 if TYPE_CHECKING:
     from ..core.keywords import ProblemOptions
+
+
+INSTEAD = {
+    "ring": "the best ring is looked for; iosim count --schedule state-ring counts a given one",
+    "rollback": "both ways are compared; iosim count --schedule state-verify counts one",
+    "gqa": "the value heads of a key head share its rows: leave it out",
+}
 
 
 class RingRow(NamedTuple):
@@ -53,7 +61,7 @@ COLUMNS: Columns[RingRow] = (
     shown("write_bytes"),
     shown("total_bytes"),
     Column("ratio_to_plain", "number", "times less than 1 row", ".3f"),
-    Column("ratio_to_least", "number", "x D2", ".4f"),
+    Column("ratio_to_least", "number", "x least", ".4f"),
     shown("append_bytes"),
     shown("words"),
 )
@@ -87,12 +95,15 @@ def ring(d: int | None = None, **options: Unpack[ProblemOptions]) -> Table:
     are those of `count`, with `rule`, `key_heads` and `state_dtype`. With `drafts` a step verifies drafts, and the rows
     are its ways to forget rejected ones. Raises InputError for whatever is not allowed.
     """
-    p = Attention(1, head_dimension(d), **options)  # type: ignore[misc]  # no causal
+    given = {**options, "mask": parse_mask(str(options.get("mask", "dense")))}
+    p = Attention(1, head_dimension(d), **given)  # type: ignore[arg-type]  # no causal
     if not p[RULE]:
         raise InputError("--rule", "nothing", "the rule of a state, as gdn", "attention has a cache and no state")
     if p[FEATURES] or p[NORMALISE]:
         raise InputError("--decode", "--features or --normalise as well", "a rule alone", "D2 is not proved for them")
-    if {"drafts", "accepted", "rollback"} & {*options}:
+    verifies = bool({"drafts", "accepted", "rollback"} & {*options})
+    check_read(p, INSTEAD, *(("drafts", "accepted") if verifies else ()))
+    if verifies:
         require(SCHEDULES["state-verify"], p)
         return drafts(p)
     heads = heads_of_problem(p)
@@ -115,9 +126,10 @@ def lines_of(heads: StateHeads, best: RingRow) -> list[str]:
     state, row, gates = heads.state_bytes, heads.row_bytes, heads.decay_bytes
     plain = best.total_bytes * best.ratio_to_plain
     lines = [
-        f"A ring of {best.rows} rows moves {best.total_bytes:,.0f} B ({best.words:,.0f} words) a step where reading "
-        f"and writing the state moves {plain:,.0f} B, {times(best.ratio_to_plain, 1)} times as much; {RING} moves less "
-        f"({DOCS}, D2).",
+        f"A ring of {best.rows} rows, the key and the update of each token since the state was written, moves "
+        f"{best.total_bytes:,.0f} B ({best.words:,.0f} words) a step where reading and writing the state moves "
+        f"{plain:,.0f} B, {times(best.ratio_to_plain, 1)} times as much; no scheme of a state and such rows moves less "
+        f"({DOCS}).",
         f"Where a step appends its own row, it writes {best.append_bytes:,.0f} B more, which leaves "
         f"{times(plain, best.total_bytes + best.append_bytes)} times.",
     ]

@@ -64,5 +64,16 @@ def test_what_is_no_layer_with_a_state_is_refused():
     for options in ({}, {"rule": "linear", "normalise": True}, {"rule": "gdn", "schedules": ["ring"]}):
         with pytest.raises(InputError):
             iosim.state_links(64, 8, 2, **options)
+    with pytest.raises(InputError, match="--mask: found 'causal'; allowed: nothing here"):
+        iosim.state_links(64, 8, 2, rule="gdn", mask="causal")
     with pytest.raises(InputError, match="a divisor of --N 64"):
         iosim.state_links(64, 8, 3, rule="gdn")
+
+
+def test_what_a_state_does_not_depend_on_is_refused(iosim):
+    """As `count --rule` does; no option is read by nobody in silence."""
+    asked = ["links", "--ranks", 4, "--rule", "gdn", "--N", 64, "--d", 16, "--heads", 4]
+    assert iosim(*asked, "--key-heads", 2, "--dv", 8, "--batch", 2, "--state-dtype", "fp32").exit_code == 0
+    found = iosim(*asked, "--mask", "window:7", "--Nk", 300, "--kv-dtype", "fp8", "--padding", 3)
+    said = "--Nk, --mask, --kv-dtype, --padding: found '300, window:7, fp8, 3'; allowed: nothing here; it has no part in what"
+    assert found.exit_code == 2 and said in found.output

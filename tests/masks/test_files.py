@@ -1,5 +1,6 @@
 """A text file is the same matrix whatever its spaces and the size of the parts in which it is read."""
 
+import os
 import random
 import tracemalloc
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from iosim.masks import files
-from iosim.masks.files import read_text_matrix
+from iosim.masks.files import read_file, read_text_matrix
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 2**22])
@@ -55,3 +56,15 @@ def test_a_matrix_is_kept_as_bits(tmp_path):
         rows, columns = np.array([3, 3, 69]), np.array([44, 0, 7, 7])
         assert (found.at(rows, columns) == matrix[np.ix_(rows, columns)]).all()
         (tmp_path / "m.npy").unlink()
+
+
+def test_a_file_of_the_same_time_and_size_is_another(tmp_path):
+    """A file is known by its bytes: a time may be kept by a copy, or be the same within a tick."""
+    path = tmp_path / "mask.txt"
+    path.write_text("10\n01\n")
+    first, before = read_file(str(path)), path.stat()
+    path.write_text("11\n11\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert first.data.sum() == 2 and read_file(str(path)).data.sum() == 4
+    path.write_text("10\n01\n")
+    assert read_file(str(path)) is first

@@ -15,6 +15,7 @@ from iosim.core.tiling import Tiling
 from iosim.errors import InputError, MissingError
 from iosim.masks import functions, parse_mask
 from iosim.masks.user_file import imports_torch
+from iosim.masks.visible import visible
 
 FILE = TESTS / "helpers" / "mask_mods.py"
 TORCH = TESTS / "helpers" / "mask_mods_torch.py"
@@ -116,6 +117,20 @@ def test_it_stays_the_same_while_the_file_does(tmp_path):
     assert pickle.loads(sent) == first
     functions.of_text.cache_clear()
     assert np.array_equal(seen(pickle.loads(sent)), seen(first))
+
+
+def test_a_module_beside_the_file_is_read_again(tmp_path):
+    """The file imports its window from a module, whose text changes; so does the line that a fault quotes."""
+    file, beside = tmp_path / "mods.py", tmp_path / "beside.py"
+    file.write_text("from beside import W\n\ndef near(b, h, q, k):\n    return abs(q - k) <= W\n")
+    for W in (1, 22):
+        beside.write_text(f"W = {W}\n")
+        found = visible(parse_mask(f"py:{file}:near"), 64, 64)
+        assert found.pairs == visible(parse_mask(f"window:{W}"), 64, 64).pairs, W
+    for wrong in ("old", "newer"):
+        file.write_text(f"def near(b, h, q, k):\n    return {wrong}\n")
+        with pytest.raises(InputError, match=f"line 2 `return {wrong}`"):
+            visible(parse_mask(f"py:{file}:near"), 8, 8)
 
 
 def test_a_sweep_knows_the_content_of_the_file(tmp_path, iosim):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from random_masks import random_mask
 from verdicts import seen_by, wrong
 
+import iosim
 from iosim import (
     Attention,
     Flops,
@@ -218,3 +219,11 @@ def test_the_best_key_tile_is_no_longer_than_a_page_or_a_share(name, most):
         assert row.Bc == most, row
         longer = count(N, 128, Nk=9000, M="8MB", tile_multiple=16, schedules=name, tiles=f"{row.Br}x9008")[name]
         assert (row.total, row.sram_peak_bytes) == (longer.total, longer.sram_peak_bytes)
+
+
+def test_every_share_reads_a_query_tile_that_sees_any_key():
+    """16 keys in 4 shares, of which the first alone has the only key that is seen (docs/masks.md)."""
+    options = {"Nk": 16, "mask": "sink:1", "tiles": "300x3"}
+    read = {name: iosim.count(16, 8, schedules=name, splits=5, **options)[name].tensors["Q"]["reads"]
+            for name in ("split-kv", "flash2")}  # fmt: skip
+    assert read == {"split-kv": 4 * 16 * 8, "flash2": 16 * 8}

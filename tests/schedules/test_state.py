@@ -4,6 +4,7 @@ import random
 
 import numpy as np
 import pytest
+from paths import ROOT
 from verdicts import wrong
 
 import iosim
@@ -340,7 +341,8 @@ def test_packed_value_heads_have_no_normaliser():
 
 
 def test_more_drafts_than_there_are_cannot_be_accepted():
-    with pytest.raises(InputError, match="At most all drafts"):
+    fault = "--accepted: found 3; allowed: at most --drafts 2; --drafts 3 verifies as many"
+    with pytest.raises(InputError, match=fault):
         iosim.count(4, 4, rule="gdn", drafts=2, accepted=3, schedules="state-verify")
 
 
@@ -349,3 +351,31 @@ def test_a_visit_of_every_tile_is_alike():
     seen = Traffic()
     Machine(p, seen).run(SCHEDULES["state-fused"], Tiling(5, 1))
     assert seen.tensors == SCHEDULES["state-fused"].exact_traffic(p, Tiling(5, 1))
+
+
+def test_schedules_of_a_state_have_a_rule_in_every_answer(ask):
+    """Without --rule they are those of linear attention, and the answer says so."""
+    for command, more in (("count", []), ("tune", ["--M", "100KB"])):
+        found = ask(command, "--schedule", "state-fused", "--N", 64, "--d", 16, *more)
+        assert found["problem"]["rule"] == "linear", command
+    said = iosim.count(64, 16, schedules="state-fused,state-bwd")
+    assert "linear, with a state: N = 64" in str(said) and "attention: N" not in str(said)
+    assert iosim.count(64, 16, "9KB", schedules="state-fused,flash2").problem.rule == ""
+
+
+def test_one_token_says_which_ends_of_the_state_are_counted():
+    """s + 2d + dv + 2 words are read and s + dv written in a step of decoding; without ends, no word of a state."""
+    asked = {"rule": "gdn", "schedules": "state-fused"}
+    plain = iosim.count(1, 128, **asked)
+    (note,) = (text for text in plain.notes if "decoding" in text)
+    assert note.endswith("which is counted with --initial-state and --final-state")
+    assert "with --final-state" in " ".join(iosim.count(1, 128, initial_state=True, **asked).notes)
+    step = iosim.count(1, 128, initial_state=True, final_state=True, **asked)
+    assert step["state-fused"].total == 2 * 128**2 + 4 * 128 + 2 and "decoding" not in " ".join(step.notes)
+    assert plain["state-fused"].total == 4 * 128 + 2
+    assert "decoding" not in " ".join(iosim.count(2, 128, **asked).notes)
+
+
+def test_the_name_of_the_rule_stands_in_one_place():
+    for file in ("core/problem.py", "schedules/registry.py", "schedules/__init__.py", "counting/asked.py"):
+        assert 'get("rule")' not in (text := (ROOT / "iosim" / file).read_text()) and '"rule" in' not in text, file

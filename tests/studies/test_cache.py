@@ -329,3 +329,13 @@ def test_each_stage_is_told():
 )
 def test_the_page_prints_what_is_printed(command, output, iosim):
     assert iosim(*command.split()).stdout == output
+
+
+def test_a_mask_that_hides_all_leaves_no_access(ask):
+    """flash1 skips every tile, so that nothing moves; flash2 still writes O, 3 x 64 words in 6 lines."""
+    asked = ["--N", 3, "--d", 64, "--mask", "~dense", "--tiles", "2x2"]
+    for more in (["--M", "1KB"], ["--M", "1KB", "--granularity", "tile"], ["--curve", "--policy", "lru"]):
+        found = ask("cache", *asked, *more, "--schedule", "flash1")
+        assert found["accesses"] == 0 and {row["total_bytes"] for row in found["results"]} == {0}
+        assert {row["x_scratchpad"] for row in found["results"]} == {None}
+    assert ask("cache", *asked, "--M", "1KB", "--schedule", "flash2")["results"][0]["write_backs"] == 6

@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -113,12 +113,12 @@ def importer() -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-@cache
-def tried(file: str) -> tuple[tuple[int, int], ...]:
-    """The lines of a file that stand in a `try`: (first, last) of each."""
+@lru_cache(maxsize=256)
+def tried(text: bytes) -> tuple[tuple[int, int], ...]:
+    """The lines of a file with this text that stand in a `try`: (first, last) of each."""
     try:
-        tree = ast.parse(Path(file).read_bytes())
-    except (OSError, SyntaxError):
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
         return ()
     tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers]
     return tuple((node.body[0].lineno, node.body[-1].end_lineno or 0) for node in tries)
@@ -126,7 +126,8 @@ def tried(file: str) -> tuple[tuple[int, int], ...]:
 
 def can_do_without(file: str, line: int) -> bool:
     """Whether an import stands in a `try` whose `except` says what to do without the package."""
-    return any(first <= line <= last for first, last in tried(file))
+    text = Path(file).read_bytes() if Path(file).is_file() else b""
+    return any(first <= line <= last for first, last in tried(text))
 
 
 @contextmanager

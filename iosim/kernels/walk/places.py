@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linecache import getline
+from linecache import checkcache, getline
 from typing import TYPE_CHECKING
 
 from ...errors import InputError
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 def place(file: str, line: int) -> str:
     """A line of a file, with its text: `kernels.py, line 3 `x = y``."""
+    checkcache(file)
     text = getline(file, line).strip()
     return f"{file}, line {line}" + (f" `{text}`" if text else "")
 
