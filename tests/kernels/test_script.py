@@ -143,10 +143,10 @@ def test_launches_that_are_made_again_are_equal_only_if_all_that_they_read_is(as
 CHANGED = """
 import torch
 x, rows = torch.zeros(6, 40, device="cuda"), torch.zeros(5, device="cuda", dtype=torch.int32)
-part = rows[1:]
+part, whole = rows[1:], rows.view(5)
 add[(1,)](rows, rows, rows, 5, BLOCK=8)
-def look():
-    gather[(5,)](x, torch.empty(5, 40, device="cuda"), rows, 5, 40, BLOCK=64)
+def look(table=rows):
+    gather[(5,)](x, torch.empty(5, 40, device="cuda"), table, 5, 40, BLOCK=64)
 look()
 part.fill_(1)
 look()
@@ -155,6 +155,12 @@ assert rows[3] == 3
 look()
 rows.zero_()
 look()
+other = torch.zeros_like(rows)
+add[(1,)](rows, rows, other, 5, BLOCK=8)
+rows.fill_(2)
+rows.copy_(other)
+look()
+look(whole)
 """
 
 
@@ -165,7 +171,7 @@ def test_integers_that_a_kernel_has_changed_can_be_filled_again(iosim, script):
     answers = [a for a in json.loads(found.stdout)["answers"] if a["kernel"] == "gather"]
     assert [(a["place"], a["tensors"]["X"]["distinct_reads"]) for a in answers] == [
         ("bench.py, line 10", 4 * 40), ("bench.py, line 10", 40)]  # fmt: skip
-    (refused,) = json.loads(found.stdout)["refused"]  # two equal launches
+    (refused,) = json.loads(found.stdout)["refused"]  # four equal launches
     assert "fill TABLE in the script before the launch (copy_), if a kernel has changed it" in refused["why"]
 
 
