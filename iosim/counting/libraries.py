@@ -81,7 +81,7 @@ class Choice(NamedTuple):
 class Library(NamedTuple):
     """A library: its name in tables and in full, what it does, its rule, the source, and what its kernel has beside M.
 
-    `counts_sms` says that its rule needs the multiprocessors of a GPU.
+    `counts_sms` says that its rule needs the multiprocessors of a GPU. `unit` is the matrix unit that its kernel needs.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Library(NamedTuple):
     source: str
     options: Mapping[str, int] = IN_REGISTERS
     counts_sms: bool = False
+    unit: str = ""
 
 
 def by_library(p: Attention) -> Attention:
@@ -239,6 +240,7 @@ LIBRARIES = (
         flash_attention_3,
         "Shah et al. 2024 (arXiv 2407.08608); Dao-AILab/flash-attention, hopper/heuristics.h and hopper/tile_size.h",
         {**IN_REGISTERS, "stages": 2},
+        unit="wgmma",
     ),
     Library(
         "FlashInfer",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..schedules import Schedule
 
 R = TypeVar("R", bound=Result)
+P = TypeVar("P", bound=tuple[Labelled, Result])
 
 
 def fastest_of(results: Sequence[Result]) -> Result | None:
@@ -54,15 +55,36 @@ def named(result: Result) -> str:
     return result.schedule + tiles_said(result) + flags(vars(result).get("options") or {})
 
 
-def lead_on_gpu(best: Result, chip: Hardware) -> str:
-    """The sentence that leads: the least time, what binds, the bytes, and their floor."""
-    takes = f"{named(best)} takes at least {microseconds(seconds(best))} on {chip.name}: {RESOURCES[str(best.binds)]}"
+def lead_on_gpu(best: Result, chip: Hardware, name: str = "") -> str:
+    """The sentence that leads: the least time, what binds, the bytes, and their floor. A library has a name."""
+    takes = f"{name or named(best)} takes at least {microseconds(seconds(best))} on {chip.name}"
     floors = beside_floors(best.ratio_to_floor, best.ratio_to_full_card, chip)
     if SCHEDULES[best.schedule].family == "state" and best.ratio_to_floor:
         ratio = times(best.ratio_to_floor, 1) if best.ratio_to_floor >= NEAR else f"less than {NEAR}"
         beside = "which is" if best.ratio_to_floor == 1 else f"{ratio} times"
         floors = f", {beside} what each algorithm of its class must move ({FLOORS_OF_STATE})"
-    return f"{takes}; it moves {about(best.total_bytes or 0)}{floors}."
+    return f"{takes}: {RESOURCES[str(best.binds)]}; it moves {about(best.total_bytes or 0)}{floors}."
+
+
+def leads_on_gpu(best: Result, published: Sequence[tuple[Labelled, Result]], chip: Hardware) -> list[str]:
+    """The sentence on what takes the least time. Where that is a library, a second sentence is on the best of the other
+    rows."""
+    faster = faster_published(best, published)
+    if faster is None:
+        return [lead_on_gpu(best, chip)]
+    tiles, found = faster
+    splits = f" --splits {tiles.splits}" if tiles.splits > 1 else ""
+    name = f"{tiles.label} ({found.schedule}{tiles_said(found)}{splits})"
+    own = f"Of the rows that are no library's {named(best)} is the fastest, with at least {microseconds(seconds(best))}"
+    return [lead_on_gpu(found, chip, name), f"{own}: {RESOURCES[str(best.binds)]}."]
+
+
+def faster_published(best: Result, published: Sequence[P]) -> P | None:
+    """The published tiles of least time, if they allow less than the best that was counted, as those of libraries that
+    cut the keys at one query."""
+    timed = [one for one in published if one[1].fits and one[1].at_least_seconds]
+    found = min(timed, key=lambda one: seconds(one[1]), default=None)
+    return None if found is None or NEAR * seconds(found[1]) >= seconds(best) else found
 
 
 def beside_floors(one: float | None, full: float | None, chip: Hardware) -> str:
@@ -74,18 +96,6 @@ def beside_floors(one: float | None, full: float | None, chip: Hardware) -> str:
     return (
         f", {alone}" if full in (None, one) else f", {times(full, 1)} times what a full {chip.name} needs and {alone}"
     )
-
-
-def faster_published(best: Result, published: Sequence[tuple[Labelled, Result]]) -> list[str]:
-    """The sentence on published tiles that allow less time than the best that was searched, as those of libraries that
-    cut the keys at one query; none if there are none."""
-    timed = [(tiles, r) for tiles, r in published if r.fits and r.at_least_seconds]
-    tiles, found = min(timed, key=lambda one: seconds(one[1]), default=(None, best))
-    if tiles is None or NEAR * seconds(found) >= seconds(best):
-        return []
-    splits = f" --splits {tiles.splits}" if tiles.splits > 1 else ""
-    name = f"{found.schedule}{tiles_said(found)}{splits}"
-    return [f"{tiles.label} runs {name}, which takes at least {microseconds(seconds(found))}."]
 
 
 def next_on_gpu(best: Result, results: Sequence[Result]) -> list[str]:

@@ -86,7 +86,8 @@ def tiles_of_gpus(names: Collection[str], p: Attention, M_bytes: int, chip: Hard
     if max(p.d, p.dv) > max(FA3_TILES) or not found or p.word_bytes != 2 or p.mask.tile_units:
         return
     yield from [chosen("FA2", p, found[0].schedule, chip.sms)] if p.N == 1 else found
-    if M_bytes >= HOPPER_BYTES and p.d == p.dv and (p.mask is DENSE or p.mask.is_causal):
+    hopper = M_bytes >= HOPPER_BYTES and chip.matrix_unit == BY_NAME["FA3"].unit
+    if hopper and p.d == p.dv and (p.mask is DENSE or p.mask.is_causal):
         yield chosen("FA3", p, found[0].schedule, chip.sms)
 
 

@@ -32,7 +32,7 @@ from .result import (
     least_of,
     tiles_legend,
 )
-from .sentence import answer_of, lead_lines, reason_lines, winners
+from .sentence import answer_of, lead_lines, leaders, reason_lines
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -111,7 +111,7 @@ class Report(Answer):
         needs = (*NEEDS[:-1], *(PLACES if self.problem.divided else (SHARED,)))
         shown = (*needs, *MOVES, *timed, *added, *([ORDER, SMEM_READS] if self.detail else ()))
         rows = [*self.results, *(result for _, result in self.published)]
-        return Table(in_order(known, names), rows, shown=shown, best=winners(self.results), tall=True)
+        return Table(in_order(known, names), rows, shown=shown, best=leaders(self), tall=True)
 
     def details(self) -> Table:
         """A row for the words of each tensor and of each launch."""

@@ -50,6 +50,17 @@ def winners(results: Sequence[Result]) -> list[int]:
     return [k for k, result in enumerate(results) if any(result is winner for winner in found)]
 
 
+def leaders(report: Answered) -> list[int]:
+    """The indices of the rows that the first sentence names, of results and the published ones behind them."""
+    found = winners(report.results)
+    if report.under.chip is None or len(found) != 1:
+        return found
+    from .on_gpu import faster_published
+
+    faster = faster_published(report.results[found[0]], report.published)
+    return [len(report.results) + k for k, one in enumerate(report.published) if one is faster] or found
+
+
 def winner_of(results: Sequence[Result]) -> Result | None:
     """The result of one family that is best of those that fit, or that may fit; None if none does. On a GPU it takes
     the least time, else it moves the fewest bytes."""
@@ -85,11 +96,11 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
 
 def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> list[str]:
     """The verdict on a GPU: what takes the least time, what moves least, and what is next."""
-    from .on_gpu import faster_published, lead_on_gpu, least_traffic, next_on_gpu
+    from .on_gpu import leads_on_gpu, least_traffic, next_on_gpu
 
     chip, M_bytes, schedule = report.under.chip, report.M_bytes, SCHEDULES[best.schedule]
     assert chip is not None
-    lines = [lead_on_gpu(best, chip), *faster_published(best, report.published)]
+    lines = leads_on_gpu(best, report.published, chip)
     if best.tiling == "best" and M_bytes is not None:
         p = narrowed(report.problem, **(vars(best).get("options") or {}))
         tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)

@@ -27,7 +27,7 @@ from ..counting.published import published_line
 from ..counting.report import Report
 from ..counting.result import Result, tiles_cell
 from ..counting.run import counted_tiling, rules_of, run, with_time
-from ..counting.sentence import lead_lines, reason_lines, winners
+from ..counting.sentence import lead_lines, leaders, reason_lines, winners
 from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
@@ -208,7 +208,7 @@ class Roofline(Answer):
         one_phase = len({row.phase for row in self.rows}) == 1
         columns = [replace(column, spare=1) if one_phase and column.name == "phase" else column for column in LAUNCH]
         absent = {*(() if divided else ON_CHIP), *(TIME_OF[name] for name in RESOURCES if name not in rates)}
-        best = [one for phase in self.phases for one in phase.best]
+        best = [one for phase in self.phases for one in leading(on_chip(phase.report, self.hardware))]
         bold = [k for k, row in enumerate(self.rows) if row.launch == ALL and any(row.result is one for one in best)]
         shown = in_order(columns, (name for name in SHOWN if name not in absent))
         return Table(columns, self.rows, shown=shown, best=bold, tall=True)
@@ -413,6 +413,12 @@ def lead_and_reasons(found: Roofline) -> tuple[list[str], list[str]]:
     bounds = [row.at_least_seconds for row in found.phases[-1].rows if row.launch == ALL and row.result.fits]
     claimed = [] if found.claim is None else found.claim.beside(bounds, "tiles")
     return [*claimed, *lead], [*reasons, measured_over_bounds()]
+
+
+def leading(report: Report) -> list[Result]:
+    """The results that the first sentence names."""
+    every = [*report.results, *(result for _, result in report.published)]
+    return [every[k] for k in leaders(report)]
 
 
 def on_chip(report: Report, chip: Hardware) -> Report:

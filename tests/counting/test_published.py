@@ -147,6 +147,11 @@ def test_one_query_packs_the_heads_of_a_kv_head_in_these_kernels(iosim):
     assert found == {"FA2": (32, 8 * 32), "FA3": (1, 8)}
     line = ("--N", 1, "--Nk", 8192, "--d", 128, "--heads", 32, "--kv-heads", 8, "--hardware", "h100")
     assert "FA2 cuts the keys into 32 shares" in iosim("count", *line).stdout
+    lead, *below = iosim("count", *line).stdout.splitlines()
+    assert lead.startswith(
+        "FlashAttention-2 (split-kv 64x128 --splits 32) takes at least 10.3 us on H100: the HBM binds"
+    )
+    assert "Of the rows that are no library's flash2 16x128 is the fastest, with at least 35.88 us" in "\n".join(below)
     alone = tune(1, 128, "100KB", Nk=8192, heads=32, kv_heads=8).published
     assert {result.total for tiles, result in alone if tiles.short} == {kept}, "no GPU says how many shares"
 
@@ -180,3 +185,9 @@ def test_a_row_of_a_library_is_what_the_library_does(more, N):
         paper = [tune(N, 128, "100KB", mask="causal", schedules=["flash2"], **own) for own in ({}, more)]
         kept = [[(r.Br, r.Bc, r.total) for c, r in one.published if c.short] for one in paper]
         assert kept[0] == kept[1] and paper[0].results[0].total != paper[1].results[0].total
+
+
+def test_the_tiles_for_hopper_stand_on_hopper_alone():
+    """FlashAttention-3 is compiled for sm_90a and multiplies by wgmma, which a B200 with as much shared memory lacks."""
+    for gpu, labels in (("h100", {"FA2", "FA3"}), ("h200", {"FA2", "FA3"}), ("b200", {"FA2"})):
+        assert {row.tiles.short for row in count(8192, 128, heads=32, hardware=gpu).published} == labels
