@@ -83,7 +83,7 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
             if isinstance(value, torch.Tensor) and not is_fake(value):
                 setattr(result, VALUES, value)
     elif written and hasattr(given[0], VALUES):
-        delattr(given[0], VALUES)  # its value is no longer known
+        forget(given[0])
 
 
 def overwritten(function, given) -> bool:  # type: ignore[no-untyped-def]
@@ -121,7 +121,8 @@ def known(tensor) -> bool:  # type: ignore[no-untyped-def]
 
 
 def forget(tensor) -> None:  # type: ignore[no-untyped-def]
-    """Note that a kernel, which is not run, changes a tensor: its values, and those of its views, are not known."""
+    """Note that a kernel, which is not run, or an unknown value changes a tensor: its values, and those of its views,
+    are not known."""
     if known(tensor) and is_fake(tensor):
         storage = tensor.untyped_storage()
         CHANGED[storage._cdata] = storage
