@@ -94,10 +94,13 @@ class Machine:
         self._axes: dict[str, tuple[Size, ...]] = {}
         self._depth = 0
         self._broken = ""
+        self.adds = frozenset[str]()
+        """The tensors that change by atomic adds only, so that iterations of a parallel loop may share them."""
 
     def run(self, schedule: ScheduleLike | ScheduleText, tiling: Tiling[Size]) -> Self:
         """Run a Schedule, or the function of one, and return this machine. ScheduleError if a block is never freed."""
         self.tensors: dict[str, Tensor] = {**TENSORS, **getattr(schedule, "tensors", {})}
+        self.adds = frozenset[str](getattr(schedule, "adds", ()))
         self.p = self.problem.tiled(tiling, skips_tiles(schedule, self.problem))
         for watcher in self.watchers:
             watcher.start(self)

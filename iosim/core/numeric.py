@@ -29,7 +29,7 @@ class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are added to it.
 
     New blocks and unwritten HBM hold NaN. A step cannot write to its inputs. ScheduleError is raised if a loop claims
-    to be parallel and one iteration touches what another one stored. It is raised too if an iteration receives words
+    to be parallel and one iteration touches what another one stored, but by atomic adds. It is raised too if an iteration receives words
     that lie in its own memory, or takes for its own (`Machine.load`) what lies in that of another. With `double`
     everything is computed in float64. Without it each array has its own type. A step computes in float32, as a kernel
     does, and its result is rounded once. So blocks of fp16, bf16 and fp8 hold rounded values as float32, and so do
@@ -79,7 +79,7 @@ class Numeric(Machine):
         return self.hbm[tensor]
 
     def _claim(self, tensor: str, index: tuple[Places, ...], stores: bool) -> None:
-        if self.turn is None or not (stores or tensor in self._owners):
+        if self.turn is None or tensor in self.adds or not (stores or tensor in self._owners):
             return
         if tensor not in self._owners:
             self._owners[tensor] = np.full(self.array(tensor).shape, -1)

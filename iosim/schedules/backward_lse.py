@@ -61,9 +61,8 @@ def row_sums(chip: Machine, p: Attention, t: Tiling) -> None:
 
 
 def key_side(chip: Machine, p: Attention, t: Tiling, shared: bool = True) -> None:
-    """The loop with keys outside, in which dK and dV stay. With `shared`, every iteration adds to the same dQ, so the
-    loop is not parallel."""
-    for j in chip.tiles(p.Nk, t.rows_k, parallel=not shared):
+    """The loop with keys outside, in which dK and dV stay. With `shared`, every iteration adds to the same dQ."""
+    for j in chip.tiles(p.Nk, t.rows_k, parallel=True):
         k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
         dk, dv = chip.compute("dK", (j, p.d), zeros), chip.compute("dV", (j, p.dv), zeros)
         for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):

@@ -47,7 +47,7 @@ def panels(chip: Machine, p: Attention, t: Tiling) -> None:
                     chip.update(s, drop, p.dropout_part(i, r))
                     chip.update(dv[r], add_value_gradients, s, do)
             chip.store(dv, "dV", j, c)
-    for j in chip.tiles(p.Nk, t.rows_k):
+    for j in chip.tiles(p.Nk, t.rows_k, parallel=True):
         k, v = chip.load("K", j, where=p.mask.column(j)), chip.load("V", j, where=p.mask.column(j))
         dk = chip.compute("dK", (j, p.d), zeros)
         for i in chip.tiles(p.N, t.rows_q, where=p.mask.column(j)):

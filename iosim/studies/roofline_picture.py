@@ -106,7 +106,7 @@ def marks_of(row: RooflineRow, chip: Hardware) -> ChartLine:
     result, work = row.result, row.work
     bytes_ = {
         "memory": row.times["memory"] * chip.hbm_bytes_per_second,
-        "l2": work.total_bytes,
+        "l2": work.l2_bytes,
         "shared": work.smem_read_bytes + work.smem_write_bytes,
     }
     x = sorted(work.matrix_flops / many for name, many in bytes_.items() if row.times.get(name))

@@ -91,7 +91,7 @@ class TimeBound:
         """The work of all launches together."""
         works = [launch.work for launch in self.launches]
         names = ("read_bytes", "write_bytes", "matrix_flops", "exps", "smem_read_words", "smem_read_bytes")
-        sums = {name: sum(getattr(work, name) for work in works) for name in (*names, "smem_write_bytes")}
+        sums = {name: sum(getattr(work, name) for work in works) for name in (*names, "smem_write_bytes", "added_bytes")}
         touched: dict[tuple[str, str], int] = {}
         for work in works:
             for key, many in work.touched.items():
@@ -174,7 +174,7 @@ def rates_of(chip: Hardware, dtype: str) -> dict[str, int]:
 def amounts_of(work: Work) -> dict[str, int]:
     """The work of a launch by resource, but for the memory."""
     shared = work.smem_read_bytes + work.smem_write_bytes
-    return {"l2": work.total_bytes, "shared": shared, "matrix": work.matrix_flops, "exp": work.exps}
+    return {"l2": work.l2_bytes, "shared": shared, "matrix": work.matrix_flops, "exp": work.exps}
 
 
 def seconds_of(work: Work, in_memory: int, rates: dict[str, int], turns: float) -> dict[str, float]:
@@ -186,7 +186,7 @@ def seconds_of(work: Work, in_memory: int, rates: dict[str, int], turns: float) 
 def memory_bytes(works: Sequence[Work], chip: Hardware) -> list[int]:
     """The least bytes that each launch moves to and from HBM."""
     if not chip.l2_bytes:
-        return [work.total_bytes for work in works]
+        return [work.l2_bytes for work in works]
     written = {name for work in works for way, name in work.touched if way == "write"}
     read_later = {name for work in works[1:] for way, name in work.touched if way == "read"}
     largest = {name: max(w.touched.get((way, name), 0) for w in works for way in ("read", "write")) for name in written}

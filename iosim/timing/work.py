@@ -30,7 +30,8 @@ class Work:
     """The work of one launch, over all heads. Of an Attention[Size] its numbers are arrays, with one for each problem.
 
     `touched` are the bytes of each tensor that are read or written at least once, {("read", "Q"): bytes}: what HBM
-    moves with an ideal L2. `smem_write_bytes` are those that copies bring into shared memory.
+    moves with an ideal L2. `smem_write_bytes` are those that copies bring into shared memory. `added_bytes` are those
+    of the `read_bytes` that belong to atomic adds: the L2 adds, so no multiprocessor loads them.
     """
 
     read_bytes: int = 0
@@ -40,6 +41,7 @@ class Work:
     smem_read_words: int = 0
     smem_read_bytes: int = 0
     smem_write_bytes: int = 0
+    added_bytes: int = 0
     blocks: int = 1
     touched: Mapping[tuple[str, str], int] = field(default_factory=dict, hash=False)
     unmarked: frozenset[str] = frozenset()
@@ -47,8 +49,13 @@ class Work:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes that multiprocessors load and store."""
+        """Bytes of all loads and stores. An atomic add is one of each."""
         return self.read_bytes + self.write_bytes
+
+    @property
+    def l2_bytes(self) -> int:
+        """Bytes between multiprocessors and the L2, to which an atomic add only sends its words."""
+        return self.total_bytes - self.added_bytes
 
     @property
     def floor_bytes(self) -> int:
@@ -108,6 +115,7 @@ class WorkByLaunch(Watcher):
         words = (self.reads.total - self._read) * n
         sizes = {name: self.p.whole_bytes(self.machine.tensors[name]) for _, name in moved}
         loaded = sum(many for (way, _), many in moved.items() if way == "read")
+        added = sum(moved.get(("read", name), 0) for name in self.machine.adds)
         numbers = {
             "read_bytes": loaded,
             "write_bytes": sum(moved.values()) - loaded,
@@ -115,9 +123,11 @@ class WorkByLaunch(Watcher):
             "exps": self._exps * n,
             "smem_read_words": words,
             "smem_read_bytes": words * self.p.word_bytes,
-            "smem_write_bytes": loaded,
+            "smem_write_bytes": loaded - added,
+            "added_bytes": added,
         }
-        touched = {key: cast("int", smaller(many, sizes[key[1]])) for key, many in moved.items()}
+        kept = {key: many for key, many in moved.items() if key[0] == "write" or key[1] not in self.machine.adds}
+        touched = {key: cast("int", smaller(many, sizes[key[1]])) for key, many in kept.items()}
         work = Work(**cast("dict[str, int]", numbers), touched=touched, unmarked=frozenset(self._unmarked))
         self.launches.append(work)
         self.reads.launch_ended()

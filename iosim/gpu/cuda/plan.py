@@ -201,7 +201,9 @@ def tensors_of(body: Body) -> tuple[list[str], list[str]]:
 
 def grid_loop(body: Body) -> LoopNode | None:
     """The parallel loop that makes up a launch; its iterations become thread blocks. None if the launch has anything
-    outside of such a loop."""
-    if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel:
+    outside of such a loop, or adds: these kernels load, add and store, so one thread block takes the iterations in
+    turn."""
+    adds = any(isinstance(node, StoreNode) and node.adds for node in statements(body))
+    if len(body) == 1 and isinstance(body[0], LoopNode) and body[0].parallel and not adds:
         return body[0]
     return None

@@ -95,6 +95,8 @@ class StoreNode:
     block: Block
     tensor: str
     place: Shape
+    adds: bool = False
+    """Whether it stands for atomic adds."""
 
 
 @dataclass(eq=False)
@@ -152,7 +154,7 @@ class Recorder(Machine):
         self._body.append(LoadNode(block, tensor, where))
 
     def _put(self, block: Block, tensor: str) -> None:
-        self._body.append(StoreNode(block, tensor, block.shape))
+        self._body.append(StoreNode(block, tensor, block.shape, tensor in self.adds))
 
     def _apply(self, step: TileStep, outputs: tuple[Block, ...], inputs: tuple[Input, ...]) -> None:
         self._check(*outputs, *inputs)
