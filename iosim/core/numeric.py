@@ -29,11 +29,11 @@ class Numeric(Machine):
     """Visits every tile with NumPy arrays. `hbm` maps names to arrays of one head; outputs are added to it.
 
     New blocks and unwritten HBM hold NaN. A step cannot write to its inputs. ScheduleError is raised if a loop claims
-    to be parallel and one iteration touches what another one stored, but by atomic adds. It is raised too if an iteration receives words
-    that lie in its own memory, or takes for its own (`Machine.load`) what lies in that of another. With `double`
-    everything is computed in float64. Without it each array has its own type. A step computes in float32, as a kernel
-    does, and its result is rounded once. So blocks of fp16, bf16 and fp8 hold rounded values as float32, and so do
-    tensors of bf16 and fp8.
+    to be parallel and one iteration touches what another one stored, unless all of them add to it. It is raised too if
+    an iteration receives words that lie in its own memory, or takes for its own (`Machine.load`) what lies in that of
+    another. With `double` everything is computed in float64. Without it each array has its own type. A step computes in
+    float32, as a kernel does, and its result is rounded once. So blocks of fp16, bf16 and fp8 hold rounded values as
+    float32, and so do tensors of bf16 and fp8.
     """
 
     def __init__(self, problem: Attention, hbm: Arrays, *watchers: Watcher, double: bool = True):

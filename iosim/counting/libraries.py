@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ..core.arrays import largest, smaller
 from ..core.problem import DENSE, narrowed
 from ..core.tiling import Tiling
-from ..masks.strips import reach
 
 if TYPE_CHECKING:
     from ..core.problem import Attention
@@ -127,7 +126,7 @@ def packs_single(p: Attention, r: Requests) -> bool:
     """Whether FlashAttention-2 packs heads: those of requests with one query, without dropout, where it sees no window.
     A call with one length for all has by then dropped a window of at least so many keys; a call with the length of each
     drops it later."""
-    before, _ = reach(p.mask)
+    before, _ = window_of(p)
     dropped = before is not None and before >= r.longest and not r.of_any_length
     seen = p.mask is DENSE or p.mask.is_causal or dropped
     return single(r) and group_of(p) > 1 and p.dropout is None and seen
@@ -158,17 +157,26 @@ def splits_of(blocks: int, places: int, tiles: int) -> int:
 def flash_attention_3(p: Attention, r: Requests, sms: int) -> Choice:
     """Heads of requests of unequal lengths are always packed. A window that hides no key before is dropped, and
     `causal` from one query."""
-    before, after = reach(p.mask)
+    before, after = window_of(p)
     local = p.mask is not DENSE and (after is None or (before is not None and before < r.longest - 1))
     tiles = FA3_WINDOW if local else FA3_MASKED if after == 0 and not single(r) else FA3_TILES
     return Choice(of_width(tiles, p), group_of(p) > 1)
+
+
+def window_of(p: Attention) -> tuple[int | None, int | None]:
+    """The most keys before and after its own that a query sees; None where the mask has no bound."""
+    if p.mask is DENSE:
+        return None, None
+    from ..masks.strips import reach
+
+    return reach(p.mask)
 
 
 def keys_in_reach(p: Attention, r: Requests, Br: int) -> Size:
     """The keys of each request that FlashInfer shares out: all, or under a window those of a tile, in whole pages."""
     from ..schedules.decode import PAGE_SIZE
 
-    window, page = reach(p.mask)[0], int(p[PAGE_SIZE])
+    window, page = window_of(p)[0], int(p[PAGE_SIZE])
     return r.tokens if window is None else smaller(r.tokens, -(-(window + Br) // page) * page)
 
 

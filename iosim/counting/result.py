@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of
+from ..answer import Answer, Column, Columns, Pieces, Row, Table, columns_of, numbered
 from ..units import binary, format_bytes
 
 if TYPE_CHECKING:
@@ -166,26 +166,33 @@ def tile_sizes(result: Tiled) -> str:
     return f" {result.Br}x{result.Bc}" + ("/" + more_sizes(result.more_tiles) if result.more_tiles else "")
 
 
+OUTPUT_TILES = "rows_o, cols_o: rows and columns of a tile of an output"
 SAID = {
-    "kept": ("{} keys kept", "kept: keys that stay in SRAM for the whole run"),
-    "rows_s": ("{} rows of scores", "rows_s: rows of scores of a tile in the softmax"),
-    "depth": ("depth {}", "depth: positions of a product's summed axis that are in SRAM at a time"),
-    "rows_o": ("O in {} rows", "rows_o, cols_o: rows and columns of a tile of O"),
-    "cols_o": ("{} columns of O", "rows_o, cols_o: rows and columns of a tile of O"),
+    "kept": ("key", "kept", "kept: keys that stay in SRAM for the whole run"),
+    "rows_s": ("row", "of scores", "rows_s: rows of scores of a tile in the softmax"),
+    "depth": (None, "depth", "depth: positions of a product's summed axis that are in SRAM at a time"),
+    "rows_o": ("row", "of an output", OUTPUT_TILES),
+    "cols_o": ("column", "of an output", OUTPUT_TILES),
 }
-"""{further size of tiles: (how a sentence says it, what a line below a table says it is)}."""
+"""{further size of tiles: (what it counts, what a sentence says of it, what a line below a table says it is)}."""
 
 
 def tiles_said(result: Tiled) -> str:
     """Tile sizes as sentences say them, after a space: ` 512x1 (35 keys kept)`."""
-    more = ", ".join(SAID[name][0].format(size) for name, size in result.more_tiles.items())
+    more = ", ".join(size_said(name, size) for name, size in result.more_tiles.items())
     return (f" {result.Br}x{result.Bc}" if result.Br else "") + (f" ({more})" if more else "")
+
+
+def size_said(name: str, size: int) -> str:
+    """A further size of tiles in words: `35 keys kept`, `depth 8`."""
+    thing, rest, _ = SAID[name]
+    return f"{rest} {size:,}" if thing is None else f"{numbered(size, thing)} {rest}"
 
 
 def tiles_legend(results: Iterable[Tiled]) -> list[str]:
     """The line below a table that says what the further sizes of its tiles are; none without such sizes."""
     names = {name for result in results for name in result.more_tiles}
-    said = dict.fromkeys(text for name, (_, text) in SAID.items() if name in names)
+    said = dict.fromkeys(text for name, (*_, text) in SAID.items() if name in names)
     return [f"tiles: Br x Bc; {'; '.join(said)}"] if said else []
 
 

@@ -159,7 +159,7 @@ class Links(Answer):
     @property
     def notes(self) -> Sequence[str]:
         found = list(self.implied)
-        if any(name in r.tensors for r in self.results for name in STATISTICS):
+        if any(name in r.tensors and r.ratio_to_floor for r in self.results for name in STATISTICS):
             found.append("x floor leaves out the statistics of rows (LSE, D), which the floors have for free")
         m = self.machines
         if m.nodes > 1 and m.link_bytes_per_second and not m.network_bytes_per_second:
@@ -251,7 +251,7 @@ def as_way(r: LinkResult) -> Way:
     amount = about(all_bytes) if r.network_bytes is None else f"{about(far)} over the network, of {about(all_bytes)},"
     wait = f"; its GPUs wait, their mean work is {r.balance:.3f} of the largest" if waits(r) else ""
     cost = far + all_bytes / 2**100  # of equal ones the fewest in all
-    shown = f"{amount} in its busiest GPU{floor_text(r)}{wait}"
+    shown = f"{amount} in the busiest GPU{floor_text(r)}{wait}"
     return Way(named(r), cost if far else all_bytes, r.fits, r.memory_bytes, shown=shown)
 
 

@@ -114,6 +114,7 @@ GRADIENTS = Schedule(
     skips=True,
     outer="keys",
     tensors=BACKWARD_STATE,
+    adds=("dQ",),
     family="hop",
 )
 DOTS = Schedule("row-dots", row_sums, "D, the row sums of dO * O", tensors=BACKWARD_TENSORS, family="hop")

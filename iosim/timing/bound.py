@@ -91,7 +91,9 @@ class TimeBound:
         """The work of all launches together."""
         works = [launch.work for launch in self.launches]
         names = ("read_bytes", "write_bytes", "matrix_flops", "exps", "smem_read_words", "smem_read_bytes")
-        sums = {name: sum(getattr(work, name) for work in works) for name in (*names, "smem_write_bytes", "added_bytes")}
+        sums = {
+            name: sum(getattr(work, name) for work in works) for name in (*names, "smem_write_bytes", "added_bytes")
+        }
         touched: dict[tuple[str, str], int] = {}
         for work in works:
             for key, many in work.touched.items():

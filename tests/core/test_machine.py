@@ -1,5 +1,7 @@
 """The rules that the machine enforces."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -80,6 +82,21 @@ def test_a_false_claim_of_independence_is_found():
     hbm = {name: rng.normal(size=(10, 4)) for name in "QKV"}
     with pytest.raises(ScheduleError, match="parallel"):
         Numeric(P, hbm).run(text, T)
+
+
+def test_iterations_may_share_what_they_add_to():
+    """A schedule that adds says so: then its iterations commute."""
+
+    def text(chip, p, t):
+        for _ in chip.tiles(p.Nk, t.rows_k, parallel=True):
+            for i in chip.tiles(p.N, t.rows_q):
+                chip.store(chip.load("dQ", i), "dQ", i)
+
+    hbm = {"dQ": np.ones((10, 4))}
+    shares = replace(SCHEDULES["flash2-bwd"], text=text)
+    assert (Numeric(P, hbm).run(shares, T).array("dQ") == 1).all()
+    with pytest.raises(ScheduleError, match="parallel"):
+        Numeric(P, hbm).run(replace(shares, adds=()), T)
 
 
 def test_an_iteration_may_not_read_what_another_one_wrote():

@@ -48,6 +48,23 @@ def test_by_hand():
     assert found.seconds == max(found.times.values()) and found.binds in RESOURCES and found.blocks == 1056
 
 
+def test_key_tiles_that_add_run_at_once():
+    """flash2-bwd by hand: five products, ceil(Nk / Bc) blocks a head, and dQ passes the L2 once for each of them."""
+    p, tiles = replace(P, heads=32, kv_heads=32), Tiling(64, 128)
+    first, main = time_at_least(find("flash2-bwd"), p, tiles, H100).launches
+    elements, key_tiles = 4096 * 64 * 32, 32
+    assert main.work.blocks == 32 * key_tiles
+    statistics = 2 * 4096 * 32  # LSE and D, fp32
+    through = elements * (2 + 2 + 3 * key_tiles) * 2 + statistics * key_tiles * 4  # K, V, dK, dV; Q, dO, dQ
+    waves = 8 * 132 / 1024
+    assert main.work.l2_bytes == through
+    assert main.times["l2"] == pytest.approx(through / H100.l2_bytes_per_second)
+    flops = 5 * 2 * 4096**2 * 64 * 32
+    assert flops / 989.4e12 <= main.times["matrix"] * 1.0001 <= waves * flops / 989.4e12
+    second = time_at_least(find("flash2-bwd-second-pass"), p, tiles, H100)
+    assert main.seconds + first.seconds < second.seconds, "which has seven products"
+
+
 def test_blocks_come_in_whole_waves():
     one, two = (time_at_least(find("flash2"), replace(P, heads=n), Tiling(4096, 64), H100) for n in (132, 133))
     assert two.seconds == pytest.approx(2 * one.seconds), "133 blocks need two waves"

@@ -89,6 +89,8 @@ def test_launches_grids_and_tensors():
     assert [k.tensor_cores for k in (one, two, three)] == [True, False, True]
     (flash1,) = generate(SCHEDULES["flash1"], p, Tiling(64, 48)).kernels
     assert flash1.grid == (1, 18, 1), "keys outside: no loop is independent"
+    sums, main = generate(SCHEDULES["flash2-bwd"], p, Tiling(64, 48)).kernels
+    assert sums.grid == (16, 18, 1) and main.grid == (1, 18, 1), "a kernel adds to dQ in turn, without atomics"
     program = generate(SCHEDULES["flash2"], p, Tiling(64, 48))
     assert program.arrays["K"].full_shape == (6, 777, 64) and program.arrays["O"].full_shape == (18, 1000, 64)
     assert "blockIdx.y / 6 * 2 + blockIdx.y % 6 / 3" in program.kernels[0].source
