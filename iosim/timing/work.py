@@ -126,8 +126,8 @@ class WorkByLaunch(Watcher):
             "smem_write_bytes": loaded - added,
             "added_bytes": added,
         }
-        kept = {key: many for key, many in moved.items() if key[0] == "write" or key[1] not in self.machine.adds}
-        touched = {key: cast("int", smaller(many, sizes[key[1]])) for key, many in kept.items()}
+        own = {key: many for key, many in moved.items() if key[0] == "write" or key[1] not in self.machine.adds}
+        touched = {key: cast("int", smaller(many, sizes[key[1]])) for key, many in own.items()}
         work = Work(**cast("dict[str, int]", numbers), touched=touched, unmarked=frozenset(self._unmarked))
         self.launches.append(work)
         self.reads.launch_ended()
