@@ -71,7 +71,7 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
     import torch
     from torch.utils._pytree import tree_flatten
 
-    if given and overwritten(function, given):
+    if given and overwritten(function, given[0]):
         CHANGED.pop(given[0].untyped_storage()._cdata, None)
     written = function._schema.is_mutable and any(hasattr(v, VALUES) for v in given)
     if results and all(map(known, given)) and all(whole(v) for v in (*results, *given)):
@@ -86,11 +86,10 @@ def keep(function, values, named, given, results) -> None:  # type: ignore[no-un
         forget(given[0])
 
 
-def overwritten(function, given) -> bool:  # type: ignore[no-untyped-def]
-    """Whether all of a memory that a kernel may have changed gets values that are known."""
-    first, *rest = given
-    every = first.numel() * first.itemsize == first.untyped_storage().nbytes()
-    return every and function._schema.name.rpartition("::")[2] in OVERWRITES and all(map(known, rest))
+def overwritten(function, tensor) -> bool:  # type: ignore[no-untyped-def]
+    """Whether all of the memory of a tensor, which a kernel may have changed, gets other values."""
+    every = tensor.numel() * tensor.itemsize == tensor.untyped_storage().nbytes()
+    return bool(every and function._schema.name.rpartition("::")[2] in OVERWRITES)
 
 
 def computed(function, values, named):  # type: ignore[no-untyped-def]
