@@ -142,6 +142,8 @@ def above(share: float) -> str:
     if share >= 2:
         return f"this is {excess(share)} times that"
     percent = 100 * (share - 1)
+    if percent < 0.01:
+        return "less than 0.01 % above"
     return f"{percent:.0f} % above" if percent >= 1 else f"{percent:.1g} % above"
 
 

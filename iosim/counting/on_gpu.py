@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeVar
 from ..answer import numbered
 from ..core.tiling import further_sizes
 from ..errors import InputError
-from ..schedules import SCHEDULES
 from ..search.best import best_tiles
 from ..timing.bound import RESOURCES, TimeBound, time_at_least
 from ..units import microseconds
@@ -55,23 +54,26 @@ def named(result: Result) -> str:
     return result.schedule + tiles_said(result) + flags(vars(result).get("options") or {})
 
 
-def lead_on_gpu(best: Result, chip: Hardware, name: str = "") -> str:
-    """The sentence that leads: the least time, what binds, the bytes, and their floor. A library has a name."""
+def lead_on_gpu(best: Result, chip: Hardware, name: str = "", none: str = "") -> str:
+    """The sentence that leads: the least time, what binds, the bytes, and their floor. A library has a name, and `none`
+    is the class of the floor of a schedule with a state, as `no exact algorithm`."""
     takes = f"{name or named(best)} takes at least {microseconds(seconds(best))} on {chip.name}"
     floors = beside_floors(best.ratio_to_floor, best.ratio_to_full_card, chip)
-    if SCHEDULES[best.schedule].family == "state" and best.ratio_to_floor:
+    if none and best.ratio_to_floor:
         ratio = times(best.ratio_to_floor, 1) if best.ratio_to_floor >= NEAR else f"less than {NEAR}"
         beside = "which is" if best.ratio_to_floor == 1 else f"{ratio} times"
-        floors = f", {beside} what each algorithm of its class must move ({FLOORS_OF_STATE})"
+        floors = f", {beside} what {none.replace('no', 'any', 1)} must move ({FLOORS_OF_STATE})"
     return f"{takes}: {RESOURCES[str(best.binds)]}; it moves {about(best.total_bytes or 0)}{floors}."
 
 
-def leads_on_gpu(best: Result, published: Sequence[tuple[Labelled, Result]], chip: Hardware) -> list[str]:
-    """The sentence on what takes the least time. Where that is a library, a second sentence is on the best of the other
-    rows."""
+def leads_on_gpu(
+    best: Result, published: Sequence[tuple[Labelled, Result]], chip: Hardware, none: str = ""
+) -> list[str]:
+    """The sentence on what takes the least time, with the class of a floor of states. Where that is a library, a second
+    sentence is on the best of the other rows."""
     faster = faster_published(best, published)
     if faster is None:
-        return [lead_on_gpu(best, chip)]
+        return [lead_on_gpu(best, chip, none=none)]
     tiles, found = faster
     splits = f" --splits {tiles.splits}" if tiles.splits > 1 else ""
     name = f"{tiles.label} ({found.schedule}{tiles_said(found)}{splits})"

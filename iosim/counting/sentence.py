@@ -100,7 +100,7 @@ def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> l
 
     chip, M_bytes, schedule = report.under.chip, report.M_bytes, SCHEDULES[best.schedule]
     assert chip is not None
-    lines = leads_on_gpu(best, report.published, chip)
+    lines = leads_on_gpu(best, report.published, chip, class_of(report.problem, M_bytes, best))
     if best.tiling == "best" and M_bytes is not None:
         p = narrowed(report.problem, **(vars(best).get("options") or {}))
         tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)
@@ -130,7 +130,7 @@ def as_way(problem: Attention, M_bytes: int | None, result: Result) -> Way:
     shown, floor = cost_and_floor(problem, words, moved, least)
     shown = "" if share is None else shown
     room = result.smem_peak_bytes or result.sram_peak_bytes or 0
-    none = class_of(problem, held, result) if share and family == "state" else ""
+    none = class_of(problem, held, result) if share else ""
     return Way(name, moved, result.fits, room, share, floor, shown, none)
 
 
@@ -143,7 +143,9 @@ def cost_and_floor(problem: Attention, words: int, moved: int, least: int) -> tu
 
 
 def class_of(problem: Attention, M_bytes: int | None, result: Result) -> str:
-    """The class of the floor of a schedule with a state."""
+    """The class of the floor of a schedule with a state; empty for any other."""
+    if SCHEDULES[result.schedule].family != "state":
+        return ""
     from .state_bounds import state_floor
 
     return state_floor(problem, None if M_bytes is None else held_words(problem, M_bytes), result.Br).of_class

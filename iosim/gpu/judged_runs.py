@@ -139,7 +139,8 @@ def judged(
     schedule: Schedule, p: Attention, tiling: Tiling, narrow: Numeric, inputs: Arrays, visible: Bools | None
 ) -> Precise:
     """The errors of a rounded run. For softmax attention, a baseline of the same precision decides what is allowed.
-    Other outputs have no baseline: the error has a fixed limit, and only chance may explain the bias."""
+    Other outputs have no baseline: the error has a limit, a share of the largest word where that is above 1, and only
+    chance may explain the bias."""
     answers, coarser = schedule.answer(inputs, p, visible), max(p.dtype, str(p.acc_dtype), key=UNIT.__getitem__)
     if (attention_inputs := schedule.softmax_inputs) is not None:
         judge = Judge(np, coarser)
@@ -154,7 +155,8 @@ def judged(
     slope, deviation = max(biases, key=lambda found: abs(found[0]) - DEVIATIONS * found[1])
     few = any(answer.size < FEW for answer in answers.values())
     allowed = None if few else DEVIATIONS * (deviation + UNIT[coarser])
-    return Precise(output_error(narrow, answers), TOLERANCE[coarser], abs(slope), allowed)
+    largest = max(float(np.abs(answer).max()) for answer in answers.values())
+    return Precise(output_error(narrow, answers), TOLERANCE[coarser] * max(1.0, largest), abs(slope), allowed)
 
 
 def baseline_output(

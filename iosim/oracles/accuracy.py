@@ -155,8 +155,8 @@ def bias(xp: ModuleType, found: DeviceArray, expected: DeviceArray) -> tuple[flo
     expected = expected.astype(xp.float64)
     error = (found - expected) * expected
     square = expected * expected
-    if len(found) > 1:
-        error, square = error.sum(axis=1), square.sum(axis=1)
+    if len(found) > 1:  # a row may be a number, as of the gradients of gates
+        error, square = (each.reshape(len(each), -1).sum(axis=1) for each in (error, square))
     total = float(square.sum())
     if not total > 0:
         return 0.0, 0.0

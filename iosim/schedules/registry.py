@@ -366,12 +366,24 @@ def require(schedule: Schedule, problem: Attention) -> None:
         value, wanted = getattr(problem, name), getattr(nearest, name)
         if not same(value, wanted):
             option, reason = flag(name), " ".join((schedule.about.__doc__ or "").split()).rstrip(".")
+            reason += others_that_take(schedule, problem)
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             there, allowed = at_first(value != wanted, value, wanted)
+            if name == "choice_rows":  # of packed value heads
+                option, there, allowed = flag("gqa"), "pack", "repeat"
             raise InputError(option, str(there), f"{allowed} with --schedule {schedule.name}", reason)
     if not SCHEDULES.built_in(schedule.name):
         check_outputs(schedule)
+
+
+def others_that_take(schedule: Schedule, problem: Attention) -> str:
+    """The schedules of its family that are about a problem, as the end of a hint; nothing if there is none, or for
+    problems in arrays."""
+    if any(hasattr(value, "ndim") for value in problem.values().values()):
+        return ""
+    found = [s.name for s in SCHEDULES.values() if s.family == schedule.family and applies(s, problem)]
+    return f"; try --schedule {' or '.join(found[:3])}" if found else ""
 
 
 @lru_cache(maxsize=256)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..answer import numbered
 from ..counting.on_gpu import lead_on_gpu
+from ..counting.sentence import class_of
 from ..counting.sweep_axes import AxisValue, read_counts
 from ..drawing.asked import Asked, PictureKind
 from ..drawing.chart import Chart, ChartLine
@@ -189,7 +190,8 @@ def roofline_section(
         f"its operations a byte of shared memory, of the L2 and of HBM, each below the roof of that memory.{example}"
     )
     own = [result for result in phase.report.results if result.schedule == best and result.fits]
-    lines = [*(lead_on_gpu(result, chip) for result in own or phase.best), *measured_sentence(chip, phase)]
+    leads = [lead_on_gpu(r, chip, none=class_of(found.problem, M_bytes, r)) for r in own or phase.best]
+    lines = [*leads, *measured_sentence(chip, phase)]
     drawn = chart_svg(replace(sheet.charts[0], title=sheet.title))
     text = "".join(f"<p>{escape(line)}</p>" for line in lines)
     return section(f"On a GPU: {chip.name}", text + drawn, words, legend_of(sheet.charts[0]))

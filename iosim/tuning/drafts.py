@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..answer import Column, Columns, Table, numbered
 from ..counting.state_floors import best_ring
 from ..counting.state_heads import StateHeads, heads_of_problem
+from ..errors import InputError
 from ..schedules.state import REPLAY, SNAPSHOTS
 from ..schedules.state_verify import kept, verified
 from ..verdict import times
@@ -60,6 +61,8 @@ def row_of(heads: StateHeads, T: int, A: int, steps: int | None) -> DraftRow:
 def drafts(p: Attention) -> Table:
     """The Table of a problem with --rule: snapshots, and a replay with a row for some numbers of steps."""
     heads, T, A = heads_of_problem(p), cast("int", verified(p)), cast("int", kept(p))
+    if T == 1:
+        raise InputError("--drafts", 0, "at least 1", "without --drafts it is a step of one token, with a ring")
     best = best_ring(heads.state_bytes, A * (heads.row_bytes + heads.decay_bytes))
     steps = sorted({1, 2, 4, 8, 16, *range(max(1, best - 1), best + 2)})
     rows = [row_of(heads, T, A, each) for each in (None, *steps)]
@@ -80,7 +83,7 @@ def lines_of(heads: StateHeads, T: int, A: int, rows: list[DraftRow], best: Draf
     """The sentences of the answer."""
     replays = min(rows[1:], key=lambda row: row.total_bytes)
     other = replays if best.rollback == SNAPSHOTS else rows[0]
-    drafts = f"{numbered(T - 1, 'draft')}, of which {A - 1} {'is' if A == 2 else 'are'} accepted"
+    drafts = f"{numbered(T - 1, 'draft')}, of which {A - 1:,} {'is' if A == 2 else 'are'} accepted"
     later = heads.instances * A * (heads.row_bytes + heads.decay_bytes)
     return [
         f"To verify {drafts}, {told(best)} {best.total_bytes:,.0f} B a step where {told(other)} "

@@ -72,7 +72,11 @@ def test_the_first_line_of_a_count_has_the_class():
     line = count.answer
     assert "no exact algorithm can move less" in line and "class" not in line and "floor" not in line
     on_gpu = iosim.count(8192, 128, hardware="h100", rule="gdn", schedules="state-fused").answer
-    assert "times what each algorithm of its class must move (docs/floors-state.md)" in on_gpu
+    assert "times what any exact algorithm must move (docs/floors-state.md)" in on_gpu
+    said = str(iosim.count(4096, 128, dv=64, heads=32, key_heads=1, rule="mamba2", hardware="h100"))
+    assert "8.44 times what any exact algorithm must move" in said and "Its class" not in said
+    small = iosim.count(8192, 128, "24KB", hardware="h100", rule="gdn", schedules="state-split").answer
+    assert "what any algorithm that computes each k u once and uses scores only within chunks of" in small
 
 
 def test_products_are_for_an_SRAM_below_the_state():

@@ -48,7 +48,12 @@ def test_words():
     assert [about(n) for n in (7, 1024, 1536, 2**20 * 162.7)] == ["7 B", "1 KiB", "1.50 KiB", "163 MiB"]
     assert [about(k * 1024 + 1) for k in (999, 1000, 1023)] == ["999 KiB", "1,000 KiB", "1,023 KiB"]
     assert [times(n, 10) for n in (9994, 9996)] == ["999", "1,000"]
-    assert [above(x) for x in (1.064, 1.0004, 2.5)] == ["6 % above", "0.04 % above", "this is 2.5 times that"]
+    assert [above(x) for x in (1.064, 1.0004, 1 + 5e-7, 2.5)] == [
+        "6 % above",
+        "0.04 % above",
+        "less than 0.01 % above",
+        "this is 2.5 times that",
+    ]
     assert [joined(x) for x in (["a"], ["a", "b"], ["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
     assert times(3, 2) == "1.5" and times(10**6 + 1, 10**6) == "1.000001"
 

@@ -78,11 +78,12 @@ def test_snapshots_of_a_small_state_are_best():
     )
     assert "a replay" in said, "both ways are compared"
     one = iosim.ring(128, rule="gdn", state_dtype="fp32", drafts=4, accepted=1).to_dict()["answer"]
+    assert "1,000 drafts, of which 1,000 are" in iosim.ring(8, rule="gdn", drafts=1000).to_dict()["answer"]
     assert "of which 1 is accepted, a replay that writes the state every" in one
 
 
 def test_what_is_no_verification_is_refused():
-    for options in ({"drafts": 2, "accepted": 3}, {"drafts": 2, "padding": 1}):
+    for options in ({"drafts": 2, "accepted": 3}, {"drafts": 2, "padding": 1}, {"drafts": 0}):
         with pytest.raises(InputError):
             iosim.ring(128, rule="gdn", **options)
 
