@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..counting.given import Asked
 from .answer import Output, answer_all
 from .command import D, N, named_command
+from .notes import SEARCHED
 from .options import (
     PLACES,
     chip_options,
@@ -22,7 +23,12 @@ INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
 
 
 @named_command(
-    "bounds", needs=(N, D), axes=PLACES, instead=INSTEAD, first="Nk heads kv_heads causal mask M hardware backward"
+    "bounds",
+    needs=(N, D),
+    axes=PLACES,
+    instead=INSTEAD,
+    usual=SEARCHED,
+    first="Nk heads kv_heads causal mask M hardware backward",
 )
 @problem_options
 @memory_options

@@ -10,6 +10,7 @@ from ..errors import InputError
 from ..options import ANSWER, Kind, flag_of, one_of
 from .answer import Output, answer_all
 from .command import D, Need, named_command
+from .notes import SEARCHED
 from .options import (
     PLACES,
     SIDES,
@@ -72,6 +73,7 @@ class Way(NamedTuple):
     needs=(Need("N", ("over", "decode")), D, Need("M", ("hardware", "curve", "over", "decode", *GOALS))),
     instead=INSTEAD,
     axes=("N", *PLACES),
+    usual=SEARCHED,
     first="causal hardware curve over at_most x_floor",
 )
 @problem_options

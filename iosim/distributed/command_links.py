@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..commands.answer import Output, answer_all, emit, say
 from ..commands.command import D, N, Need, named_command
+from ..commands.notes import check_read, given_variants
 from ..commands.open_page import check_opened, open_option, open_page
 from ..commands.options import (
     PLACES,
@@ -66,6 +67,7 @@ def read_schemes(value: str | int, option: str) -> object:
     return value if value in OF_STATE else find_schemes(str(value))
 
 
+LINKED = " attention backward"  # the families of what GPUs compute together
 SCHEMES = Kind(read_schemes, listed=True)
 link_options = options(
     own_option("ranks", "GPUs among which the tokens are divided."),
@@ -138,8 +140,10 @@ def command(
     from .answer import links
 
     if asked.given.get("rule"):
-        of_state(asked, {"ranks": ranks, "link": link}, {"--nodes": nodes, "--memory": memory}, passes, target)
+        others = {"--nodes": nodes, "--network": network, "--memory": memory, "--detail": detail or None}
+        of_state(asked, {"ranks": ranks, "link": link}, others, passes, target)
         return
+    check_read(given_variants(asked.given), (), LINKED)
     _ = target.form  # a name that no form has is refused before the work
     choice = asked.choice
     fields: Fields = {
@@ -154,6 +158,8 @@ def command(
 
 INSTEAD = {
     "--nodes": "--ranks with all GPUs, and the rate between nodes as --link",
+    "--network": "--link has the rate between GPUs, of one node or of several",
+    "--detail": "leave it out: only neighbours receive, or all from all",
     "--memory": "iosim memory --layers counts states",
     "--pass": "leave it out: what gradients of a state receive is not counted",
     "--M": "leave it out: a state goes between GPUs",

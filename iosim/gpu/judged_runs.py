@@ -13,6 +13,7 @@ from ..answer import Column, Columns, Row
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE, Numeric
+from ..core.options import OF_STATE
 from ..core.problem import DENSE, TENSORS, Attention, skips_tiles
 from ..core.rounding import rounder
 from ..core.row_blocks import RowBlocks
@@ -139,8 +140,8 @@ def judged(
     schedule: Schedule, p: Attention, tiling: Tiling, narrow: Numeric, inputs: Arrays, visible: Bools | None
 ) -> Precise:
     """The errors of a rounded run. For softmax attention, a baseline of the same precision decides what is allowed.
-    Other outputs have no baseline: the error has a limit, a share of the largest word where that is above 1, and only
-    chance may explain the bias."""
+    Other outputs have no baseline. The error has a limit, that of a word of 1; of a state, whose sums grow with
+    the tokens, it is that of its largest word. Only chance may explain the bias."""
     answers, coarser = schedule.answer(inputs, p, visible), max(p.dtype, str(p.acc_dtype), key=UNIT.__getitem__)
     if (attention_inputs := schedule.softmax_inputs) is not None:
         judge = Judge(np, coarser)
@@ -155,7 +156,8 @@ def judged(
     slope, deviation = max(biases, key=lambda found: abs(found[0]) - DEVIATIONS * found[1])
     few = any(answer.size < FEW for answer in answers.values())
     allowed = None if few else DEVIATIONS * (deviation + UNIT[coarser])
-    largest = max(float(np.abs(answer).max()) for answer in answers.values())
+    summed = schedule.reads(OF_STATE)
+    largest = max(float(np.abs(answer).max()) for answer in answers.values()) if summed else 1.0
     return Precise(output_error(narrow, answers), TOLERANCE[coarser] * max(1.0, largest), abs(slope), allowed)
 
 

@@ -150,3 +150,35 @@ def test_what_a_loaded_file_prints_is_no_answer(iosim, tmp_path):
     (tmp_path / "mine.py").write_text("print('a line of the file')\n")
     done = iosim("--load", tmp_path / "mine.py", "count", "--N", 8, "--d", 4, "--M", "1KB", "--json")
     assert json.loads(done.stdout)["results"] and "a line of the file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "readers"),
+    [
+        (
+            "tune --N 64 --d 16 --M 4KB --ring 3",
+            "--ring changes nothing with these schedules; it is for state-ring, state-v",
+        ),
+        ("tune --N 64 --d 16 --M 4KB --rule gdn --top-k 3", "--top-k changes nothing"),
+        (
+            "bounds --N 64 --d 16 --M 4KB --chunk 8",
+            "--chunk changes nothing with these schedules; it is for state-fused, ",
+        ),
+        ("count --pass step --N 64 --d 16 --M 4KB --top-k 3", "it is for selected, selected-keys-outside, indexer"),
+        ("count --pass backward --N 64 --d 16 --M 4KB --splits 3", "it is for split-kv, paged-split-kv"),
+        ("links --N 64 --d 16 --ranks 4 --chunk 8", "--chunk changes nothing with these schedules"),
+        (
+            "count --N 32 --d 16 --tiles 4x4 --schedule state-verify,paged --splits 3",
+            "it is for split-kv, paged-split-kv",
+        ),
+    ],
+)
+def test_every_command_names_what_none_of_its_schedules_reads(iosim, line, readers):
+    found = iosim(*line.split())
+    assert found.exit_code == 0 and readers in found.stderr
+
+
+def test_what_some_searched_schedule_reads_has_no_note(iosim):
+    for line in ("tune --N 64 --d 16 --M 4KB --splits 3", "tune --rule gdn --decode --d 128 --drafts 2"):
+        found = iosim(*line.split())
+        assert found.exit_code == 0 and "changes nothing" not in found.stderr, line

@@ -55,7 +55,15 @@ def test_the_command_line(iosim):
     assert "7         32.6" in done.stdout
     assert json.loads(iosim(*line, "--json").stdout)["results"][0]["ratio_to_floor"] == 1
     assert len(iosim(*line, "--schedule", "ulysses", "--csv").stdout.splitlines()) == 2
-    for more in (("--nodes", "2x4"), ("--pass", "backward"), ("--schedule", "ring"), ("-o", "x.html"), ("--M", "4KB")):
+    for more in (
+        ("--nodes", "2x4"),
+        ("--network", "50GB"),
+        ("--detail",),
+        ("--pass", "backward"),
+        ("--schedule", "ring"),
+        ("-o", "x.html"),
+        ("--M", "4KB"),
+    ):
         assert iosim(*line, *more).exit_code == 2, more
     assert "not for this problem: ulysses" in iosim(*line[:-4], "--heads", 4).stdout
 

@@ -179,3 +179,17 @@ def test_both_factors_are_needed():
 def test_demonstrations_are_part_of_check(ask):
     found = {row["piece"]: row for row in ask("verify", "--cpu", "--N", 16, "--d", 4)["pieces"]}
     assert all(found[row["piece"]] == row and row["ok"] for row in demos()) and len(demos()) == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--N 512 --d 64 --tiles 16x16 --schedule state-decode",
+        "--N 512 --d 64 --tiles 16x16 --schedule state-ring --dtype bf16",
+        "--rule gdn --N 32 --d 8 --tiles 8x1 --schedule state-bwd-saved",
+    ],
+)
+def test_sums_of_many_tokens_are_judged_by_their_size(line, iosim):
+    """A state of 512 tokens has words of about 10, whose roundings are as much larger; a gradient of b is a number."""
+    found = iosim("verify", "--cpu", *line.split())
+    assert found.exit_code == 0 and found.stdout.startswith("All that ran is right"), found.output
