@@ -68,27 +68,31 @@ class Pattern:
     word_bytes: int
     asked: Asked | None = None
     """The load instructions that ask for it, with bytes from its first word for elements; None if that is not known."""
-    starts: list[Integers] = field(default_factory=list)
-    counts: list[Integers] = field(default_factory=list)  # of requests, each of which was walked: int64 holds all
+    starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+    added: list[Integers] = field(default_factory=list)
+    """Starts that are not among `starts` yet."""
     waiting: int = 0
 
     def add(self, starts: Integers) -> None:
         """Add requests for the pattern at these starts."""
-        self.starts.append(starts)
-        self.counts.append(np.ones_like(starts))
+        self.added.append(starts)
         self.waiting += len(starts)
-        if self.waiting > max(MOST_STARTS, len(self.starts[0])):
+        if self.waiting > max(MOST_STARTS, len(self.starts)):
             self.gather()
 
     def gather(self) -> tuple[Integers, Integers]:
         """(the distinct starts in order, the number of requests at each)."""
-        if self.waiting:
-            starts, counts = np.concatenate(self.starts), np.concatenate(self.counts)
-            order = np.argsort(starts, kind="stable")  # what was gathered before is in order already
+        if self.added:
+            added = np.sort(np.concatenate(self.added))  # several times as fast as a sort that gives the order
+            new = np.flatnonzero(np.r_[True, added[1:] > added[:-1]])
+            starts, counts = np.concatenate([self.starts, added[new]]), np.r_[self.counts, np.diff(new, append=len(added))]
+            order = np.argsort(starts, kind="stable")
             starts, counts = starts[order], counts[order]
             new = np.flatnonzero(np.r_[True, starts[1:] > starts[:-1]])
-            self.starts, self.counts, self.waiting = [starts[new]], [np.add.reduceat(counts, new)], 0
-        return self.starts[0], self.counts[0]
+            self.starts, self.counts = starts[new], np.add.reduceat(counts, new)
+            self.added, self.waiting = [], 0
+        return self.starts, self.counts
 
     @property
     def words(self) -> int:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from iosim import SCHEDULES, Attention, InputError, Tensor, Tiling
 from iosim.errors import ScheduleError
-from iosim.gpu.cuda.expressions import in_c
+from iosim.gpu.cuda.expressions import in_c, split_loops
 from iosim.gpu.cuda.machine import generate, known_steps, why_not
 from iosim.gpu.cuda.mask_tables import Tables, bits
 from iosim.gpu.cuda.plan import Life, place_blocks
+from iosim.gpu.cuda.record import LoopNode, SymbolicTile
 from iosim.masks import parse_mask
 from iosim.schedules import CORE, Schedule
 from iosim.search.best import footprint
@@ -245,3 +246,23 @@ def test_parts_of_blocks_and_loops_in_loops():
 def test_some_of_the_self_test_on_the_gpu(tmp_path):
     found = [case for case in cases(tmp_path) if case.sizes["N"] <= 1024][::7]
     assert [row["case"] for row in map(run_case, found) if not row["ok"]] == []
+
+
+def loops(*sizes):
+    """Loops inside each other: (positions, those of a tile) of each, outermost first."""
+    found = []
+    for depth, (length, step) in enumerate(sizes):
+        node = LoopNode(SymbolicTile(length, step, min(step, length), None, depth), None, False)
+        (found[-1].body if found else []).append(node)
+        found.append(node)
+    return found
+
+
+@pytest.mark.parametrize("sizes, split", [
+    ([(64, 16)], []), ([(65, 16)], [0]), ([(63, 16)], []), ([(79, 16)], [0]),  # a last tile, and four whole ones before
+    ([(65, 16)] * 2, [0, 1]), ([(65, 16)] * 3, [1, 2]), ([(65, 16), (65, 16), (64, 16)], [0, 1]),
+])  # fmt: skip
+def test_loops_are_written_twice_if_a_last_tile_is_smaller(sizes, split):
+    """With four whole tiles or more; and four innermost loops at most, for which outer loops are written once."""
+    nodes = loops(*sizes)
+    assert split_loops(nodes[:1]) == {nodes[k] for k in split}
