@@ -22,6 +22,8 @@ COUNTERS = VALIDATION / "kernels" / "on_gpu.csv"
 GPU = on_gpu.read_rows(COUNTERS) if COUNTERS.exists() else []
 HELD = VALIDATION / "kernels" / "held_out.csv"
 HELD_OUT = on_gpu.profiled(on_gpu.read_rows(HELD)) if HELD.exists() else []
+LAID = VALIDATION / "kernels" / "layouts.csv"
+LAYOUTS = on_gpu.profiled(on_gpu.read_rows(LAID)) if LAID.exists() else []
 FLEX = on_gpu.read_rows(VALIDATION / "kernels" / "flex.csv")
 SERVING = VALIDATION / "h200-2026-11-22" / "serving_rows.csv"
 AGAIN_FILE = VALIDATION / "kernels" / "interpreted_drawn.csv"
@@ -250,6 +252,29 @@ def test_the_table_of_the_gpu():
 def test_the_places_of_the_fastest_configurations():
     said = [int(n) for line in on_gpu.ranks(on_gpu.profiled(GPU)) for n in re.findall(r"number (\d+)", line)]
     assert said == [int(n) for n in re.findall(r"number (\d+)", PAGE)]
+
+
+@pytest.mark.skipif(not LAYOUTS, reason="a package without the counters of a GPU")
+def test_loads_in_many_layouts_were_said_before_they_were_measured():
+    assert all(on_gpu.loads_of(row) == on_gpu.whole(row, "asked_of_l1") for row in LAYOUTS)
+    more = sum(on_gpu.whole(row, "asked_of_l1") > on_gpu.whole(row, "read_sectors") for row in LAYOUTS)
+    kernels = len({row["kernel"] for row in LAYOUTS})
+    said = " ".join(PAGE.split())
+    assert f"{len(LAYOUTS)} launches of {kernels} kernels in many layouts" in said and f"in {more} of them" in said
+
+
+@pytest.mark.long
+@pytest.mark.needs("triton")
+@pytest.mark.skipif(not LAYOUTS, reason="a package without the counters of a GPU")
+def test_the_installed_triton_has_the_same_sectors_and_knows_what_loads_ask_for():
+    found = [each for one in on_gpu.listed("-", name="layouts.toml") for each in on_gpu.ready(one)]
+    for each in found:
+        answer = each.explained(hardware="h200")
+        (row,) = (r for r in LAYOUTS if (r["kernel"], r["sizes"]) == (answer.kernel, ""))
+        assert [answer.total("reads"), answer.total("reads", "sector_bytes")] == [
+            on_gpu.whole(row, "reads"), on_gpu.whole(row, "read_sectors")]  # fmt: skip
+        assert all(ways["reads"].l1_bytes is not None for ways in answer.ways.values())
+    assert len(found) == 10
 
 
 @needs_counters

@@ -86,7 +86,7 @@ class Pattern:
         if self.added:
             added = np.sort(np.concatenate(self.added))  # several times as fast as a sort that gives the order
             new = np.flatnonzero(np.r_[True, added[1:] > added[:-1]])
-            starts, counts = np.concatenate([self.starts, added[new]]), np.r_[self.counts, np.diff(new, append=len(added))]
+            starts, counts = np.r_[self.starts, added[new]], np.r_[self.counts, np.diff(new, append=len(added))]
             order = np.argsort(starts, kind="stable")
             starts, counts = starts[order], counts[order]
             new = np.flatnonzero(np.r_[True, starts[1:] > starts[:-1]])
