@@ -84,9 +84,8 @@ class Pattern:
     def gather(self) -> tuple[Integers, Integers]:
         """(the distinct starts in order, the number of requests at each)."""
         if self.added:
-            added = np.sort(np.concatenate(self.added))  # several times as fast as a sort that gives the order
-            new = np.flatnonzero(np.r_[True, added[1:] > added[:-1]])
-            starts, counts = np.r_[self.starts, added[new]], np.r_[self.counts, np.diff(new, append=len(added))]
+            starts, counts = np.unique(np.concatenate(self.added), return_counts=True)  # faster than a sort with places
+            starts, counts = np.r_[self.starts, starts], np.r_[self.counts, counts]
             order = np.argsort(starts, kind="stable")
             starts, counts = starts[order], counts[order]
             new = np.flatnonzero(np.r_[True, starts[1:] > starts[:-1]])
