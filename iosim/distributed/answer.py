@@ -239,7 +239,7 @@ def answer_lines(found: Links) -> list[str]:
     lines = verdict(ways, "receive", found.machines.memory_bytes)
     least = best_of(map(as_way, found.results))
     if least is not None and least.cost < ways[0].cost:
-        lines[0] = f"Of those whose GPUs do not wait, {lines[0]}"
+        lines[0] = f"Of those that share the work evenly, {lines[0]}"
     heads = [line_on_heads(found.problem, found.machines)] if found.by_heads else []
     return [*lines, *time_lines(found.fastest, found.problem.N // found.machines.ranks), *heads]
 

@@ -1,4 +1,4 @@
-"""validation/pages/state-threads.md: every command runs, and prints the figures that stand beside it."""
+"""Pages of questions of public threads: every command runs, and prints the figures that stand beside it."""
 
 import re
 import shlex
@@ -8,20 +8,27 @@ from paths import ROOT
 from wings_here import skip_if_gone
 
 PAGE = ROOT / "validation/pages/state-threads.md"
-ROWS = [re.split(r" \| ", line.strip("| ")) for line in PAGE.read_text().splitlines() if re.match(r"\| \d+ ", line)]
+OTHER = PAGE.with_name("attention-threads.md")
+
+
+def rows(page):
+    return [re.split(r" \| ", line.strip("| ")) for line in page.read_text().splitlines() if re.match(r"\| \d+ ", line)]
 
 
 def spans(cell):
     return re.findall(r"`([^`]*)`", cell)
 
 
-def test_each_question_has_an_address_and_a_command():
-    assert [row[0] for row in ROWS] == [str(n) for n in range(1, 13)] and {len(row) for row in ROWS} == {4}
-    addresses = [re.findall(r"\(https://github\.com/[\w.-]+/[\w.-]+/(?:pull|issues)/\d+\)", row[1]) for row in ROWS]
-    assert all(len(found) == 1 for found in addresses) and len({*map(tuple, addresses)}) == len(ROWS)
+@pytest.mark.parametrize(("page", "many"), [(PAGE, 12), (OTHER, 10)])
+def test_each_question_has_an_address_and_a_command(page, many):
+    assert [row[0] for row in rows(page)] == [str(n) for n in range(1, many + 1)] and {*map(len, rows(page))} == {4}
+    addresses = [
+        re.findall(r"\(https://github\.com/[\w.-]+/[\w.-]+/(?:pull|issues)/\d+\)", row[1]) for row in rows(page)
+    ]
+    assert all(len(found) == 1 for found in addresses) and len({*map(tuple, addresses)}) == many
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", [*rows(PAGE), *rows(OTHER)], ids=lambda row: row[0])
 def test_the_answer_is_what_the_command_prints(row, iosim):
     said, commands = "", spans(row[2])
     for command in commands:
