@@ -9,6 +9,7 @@ from ..core.problem import DENSE, Attention, narrowed
 from ..core.tiling import Tiling
 from ..schedules import family_of
 from ..schedules.registry import FA1, FA2
+from ..units import binary
 from .libraries import BY_NAME, FA3_TILES, IN_REGISTERS, Equal, by_library, packs_single
 
 if TYPE_CHECKING:
@@ -107,10 +108,16 @@ def published_line(rows: Collection[Published], p: Attention) -> list[str]:
     if not labels:
         return []
     kernels = f"{', '.join(labels)}: published tiles of {' and '.join(labels.values())}, whose kernels keep S and O in "
-    floor = "" if p.divided else "; their floor is that of M and 256 KiB of registers together"
     packed = "; they pack the query heads of a KV head" if packs_one(p) else ""
     shares = [f", and {tiles.short} cuts the keys into {tiles.splits} shares" for tiles, _ in rows if tiles.splits > 1]
-    return [f"{kernels}registers beside M{floor}{packed}{''.join(shares)}"]
+    return [f"{kernels}registers beside M{packed}{''.join(shares)}"]
+
+
+def floor_line(chip: Hardware | None, problem: Attention) -> list[str]:
+    """The line below a table of a GPU that says which memory its floors are of; none without a GPU."""
+    if chip is None or problem.divided or not chip.register_bytes:
+        return []
+    return [f"x floor: over the floor of M and {binary(chip.register_bytes)} of registers together"]
 
 
 def times_line(chip: Hardware | None, problem: Attention) -> list[str]:

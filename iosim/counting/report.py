@@ -16,7 +16,7 @@ from .bounds import Bound, as_row, bounds_table
 from .columns import COLUMNS, PROBLEM_COLUMNS, given_row, more_columns, problem_columns, problem_row
 from .conditions import PAPER, Conditions
 from .notes import notes_on_adds, notes_on_mask, notes_on_tiles, room_notes
-from .published import Published, published_line, times_line
+from .published import Published, floor_line, published_line, times_line
 from .result import (
     ADDS,
     MORE_TILES,
@@ -127,7 +127,14 @@ class Report(Answer):
         reasons = reason_lines(self)
         below = [*published_line(self.published, self.problem), *details, *([""] if reasons else []), *reasons]
         said = [*tiles_legend(self.results), *class_line(answer)]
-        return [*answer, self.counts(), *said, *times_line(self.under.chip, self.problem), *below]
+        return [
+            *answer,
+            self.counts(),
+            *said,
+            *floor_line(self.under.chip, self.problem),
+            *times_line(self.under.chip, self.problem),
+            *below,
+        ]
 
     def to_dict(self) -> Row:
         return {

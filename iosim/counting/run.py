@@ -131,16 +131,18 @@ def run(
 ) -> Result:
     """The count of one schedule with one tile rule. Without M the floor of given tiles is that of an SRAM with
     room for them. On a chip it has a least time, and its accumulators and scores are in registers, unless its tiles are
-    those of a paper."""
+    those of a paper; its floor is that of M and the registers together, whatever its tiles."""
     require(schedule, problem)
     label = rule_name(named_tiles(schedule, rule, problem, M_bytes) or rule)
     tiling = choose_tiling(schedule, rule, problem.packed, M_bytes, multiple, chip)
     if tiling is None:
         return Result(schedule.name, label, fits=False)
-    if chip is not None and label in ("best", "given"):
+    together = problem
+    if chip is not None:
         from ..timing.tiles import on_chip
 
-        problem = on_chip(problem, chip, stages=1)
+        together = on_chip(problem, chip, stages=1)
+        problem = together if label in ("best", "given") else problem
     packed = problem.packed
     counted = measure(schedule, packed, tiling)
     room = counted["smem_peak_bytes"] if M_bytes is None and label == "given" else M_bytes
@@ -150,7 +152,7 @@ def run(
     fits = None if M_bytes is None else counted["smem_peak_bytes"] <= M_bytes
     adds = sum(counted["tensors"][name]["reads"] for name in schedule.adds if name in counted["tensors"])
     once = counted["total"] - adds
-    least = None if fits is False else floor_of(problem, room, schedule.family, tiling.rows_q)
+    least = None if fits is False else floor_of(together, room, schedule.family, tiling.rows_q)
     found = Result(
         schedule=schedule.name,
         tiling=label,

@@ -23,7 +23,7 @@ from ..counting.names import takes_options
 from ..counting.needed import needed_by_problem
 from ..counting.notes import notes_on_tiles
 from ..counting.on_gpu import seconds
-from ..counting.published import published_line
+from ..counting.published import floor_line, published_line
 from ..counting.report import Report
 from ..counting.result import Result, tiles_cell
 from ..counting.run import counted_tiling, rules_of, run, with_time
@@ -224,6 +224,7 @@ class Roofline(Answer):
             "",
             self.table(),
             EXPLAINED,
+            *floor_line(self.phases[0].report.under.chip, p),
             *published_line(published, p),
         ]
         if self.nothing_fits:

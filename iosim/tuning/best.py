@@ -13,7 +13,7 @@ from ..counting.bounds import Bound, as_row, bounds_table
 from ..counting.columns import COLUMNS, flags, more_columns, problem_columns, problem_row
 from ..counting.conditions import PAPER, Conditions
 from ..counting.notes import notes_on_mask, notes_on_tiles
-from ..counting.published import times_line
+from ..counting.published import floor_line, times_line
 from ..counting.result import (
     ADDS,
     MORE_TILES,
@@ -141,7 +141,7 @@ class Best(Answer):
         published: Pieces = [self.of_whom(), known, ""] if self.published else []
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else [*lines_on_dominated(self.dominated), *line_on_idle(self.idle)]
-        timed = times_line(self.under.chip, self.problem)
+        timed = [*floor_line(self.under.chip, self.problem), *times_line(self.under.chip, self.problem)]
         legend = tiles_legend(seen.results)
         tables: Pieces = [above, found, *legend, *timed, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]
@@ -151,7 +151,7 @@ class Best(Answer):
         apart = dict.fromkeys(tiles.label for tiles, result in self.published if result.register_peak_bytes)
         if not apart or self.problem.divided:
             return "published:"
-        return f"published, with S and O of {joined(apart)} in 256 KiB of registers beside M (x floor: that of both):"
+        return f"published, with S and O of {joined(apart)} in 256 KiB of registers beside M:"
 
     def to_dict(self) -> Row:
         names = [result.schedule for result in self.results]

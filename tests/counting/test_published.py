@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iosim import Attention, count, tune
+from iosim import Attention, count, floor, tune
 from iosim.core.tiling import Tiling
 from iosim.counting.published import PUBLISHED, tiles_of_gpus
 from iosim.hardware import load, names, toml_of
@@ -90,7 +90,9 @@ def test_tune_finds_the_same_of_them_as_count(gpu, d, mask, iosim):
     fits = [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in best.published if c.short and r.fits]
     counted = count(8192, d, hardware=gpu, mask=mask).published
     assert fits == [(c.label, r.Br, r.Bc, r.total, r.ratio_to_floor) for c, r in counted] and fits
-    assert "of registers beside M (" in str(best)
+    assert "of registers beside M:" in str(best) and "x floor: over the floor of M and 256 KiB of registers" in str(
+        best
+    )
     paper = tune(8192, d, hardware=gpu, mask=mask, paper_model=True)
     assert "\npublished:\n" in str(paper) and not any(r.register_peak_bytes for _, r in paper.published)
     assert all(c.label != "FlashAttention-3" for c, _ in paper.published)
@@ -191,3 +193,15 @@ def test_the_tiles_for_hopper_stand_on_hopper_alone():
     """FlashAttention-3 is compiled for sm_90a and multiplies by wgmma, which a B200 with as much shared memory lacks."""
     for gpu, labels in (("h100", {"FA2", "FA3"}), ("h200", {"FA2", "FA3"}), ("b200", {"FA2"})):
         assert {row.tiles.short for row in count(8192, 128, heads=32, hardware=gpu).published} == labels
+
+
+@pytest.mark.parametrize("fields", [{"N": 8192, "heads": 32}, {"N": 1, "Nk": 8192, "heads": 32, "kv_heads": 8}])
+def test_a_column_of_ratios_is_over_one_floor(fields):
+    """On a GPU it is that of M and the registers together, of tiles of a paper too; the paper's model has M alone."""
+    for more, registers in (({}, 2**18), ({"paper_model": True}, 0)):
+        found = tune(d=128, hardware="h100", **fields, **more)
+        rows = [*found.results, *(row for _, row in found.published)]
+        floors = {round(row.total / row.ratio_to_floor) for row in rows if row.ratio_to_floor}
+        p = Attention(d=128, register_bytes=registers, **fields, **({} if more else {"acc_dtype": "fp32"}))
+        assert floors == {floor(p, H100).words}
+        assert ("x floor: over the floor of M and 256 KiB of registers together" in str(found)) == (not more)
