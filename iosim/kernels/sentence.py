@@ -62,13 +62,13 @@ def moved(answer: Explained) -> Iterator[str]:
 def most_of(answer: Explained, way: str) -> str:
     """The tensors with the most bytes of a kind, and how often each of their words is asked for on average; nothing if
     they have all bytes, as they are shown, and no word is asked for often. Lanes of one request that ask for the same
-    word share a sector: then the bytes of sectors stand there too."""
+    word share a sector: then the bytes of sectors that the L1 is asked for stand there too."""
     asked = {name: ways[way] for name, ways in answer.ways.items() if ways[way].bytes}
     most = max(each.bytes for each in asked.values())
     largest = {name: each for name, each in asked.items() if each.bytes == most}
     often = [each.words / each.distinct_words for each in largest.values() if not each.unplaced_words]
     times = f", each word {rounded(often[0])} times" if often and min(often) == max(often) >= OFTEN else ""
-    sectors = sum(each.sector_bytes for each in largest.values())
+    sectors = sum(each.l1_bytes or each.sector_bytes for each in largest.values())
     if times and 0 < OFTEN * sectors < most * len(largest):
         times += f"; {about(sectors)} of sectors"
     size = about(most * len(largest))

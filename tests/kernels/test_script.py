@@ -206,8 +206,10 @@ def scaled(X, Y, Z, R: tl.constexpr, C: tl.constexpr):
     tl.store(Z + rows * C + cols, tl.load(X + rows + cols * 0) * tl.load(Y + rows * C + cols))
 scaled[(1,)](iosim.tensor("fp32", (16,)), iosim.tensor("fp16", (16, 64)), iosim.tensor("fp16", (16, 64)), R=16, C=64)
 """
-    first = iosim("explain", "--script", script(text), "--no-resources").stdout.splitlines()[0]
+    first, compiled = (iosim("explain", "--script", script(text), *more).stdout.splitlines()[0]
+                       for more in (["--no-resources"], []))  # fmt: skip
     assert first == "scaled reads 6 KiB (X: 4 KiB, each word 64 times; 64 B of sectors), and writes 2 KiB."
+    assert "each word 64 times; 512 B of sectors" in compiled, compiled
 
 
 def test_notes_on_several_kernels_name_theirs(iosim, script):
