@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..timing.products import MatrixUnit
     from .asked import Batch
     from .shapes import Shapes
+
+    Nested = Any  # type: ignore[explicit-any]  # dicts and lists of numbers, one in the other
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,32 @@ def counts_of(
     launch: Launch, problem: Attention[Size], tiling: Tiling, unit: MatrixUnit | None = None
 ) -> MeasuredOf[Size]:
     """The counts of a launch for a problem, whose sizes may be arrays."""
-    return measure(launch.schedule, problem, cast("Tiling[Size]", tiling), unit)
+    if in_one_walk(problem):
+        return measure(launch.schedule, problem, cast("Tiling[Size]", tiling), unit)
+    each = [measure(launch.schedule, one, tiling, unit) for one in single(problem, len(launch.shapes))]
+    return cast("MeasuredOf[Size]", stacked(each))
+
+
+def in_one_walk(problem: Attention[Size]) -> bool:
+    """Whether problems of arrays of sizes are walked together: without a mask, and under most masks."""
+    return problem.mask is DENSE or problem.mask.counts_arrays
+
+
+def single(problem: Attention[Size], length: int) -> Iterator[Attention]:
+    """The problems of arrays, one by one."""
+    for k in range(length):
+        arrays = {name: size for name, size in problem.values().items() if isinstance(size, np.ndarray)}
+        yield narrowed(cast("Attention", problem), **{name: int(size[k]) for name, size in arrays.items()})
+
+
+def stacked(found: Sequence[Nested]) -> Nested:
+    """Counts of several problems as one, with arrays of Python integers for numbers."""
+    first = found[0]
+    if isinstance(first, dict):
+        return {name: stacked([one[name] for one in found]) for name in first}
+    if isinstance(first, list):
+        return [stacked(each) for each in zip(*found, strict=True)]
+    return np.array(found, object)
 
 
 def rows(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -12,11 +12,12 @@ from ..core.problem import DENSE, TENSORS, Attention, narrowed, skips_tiles, wit
 from ..core.tiling import Tiling
 from ..masks.between import between
 from ..masks.grouped import grouped
+from ..progress import watched
 from ..search.best import Pair, best_tiles, last_within
 from ..timing.blocks import first_blocks
 from ..timing.products import unit_of
-from .launches import Counted, Launch, asked_of, counts_of, extreme, problem_of
-from .timed import fastest, least_time, single
+from .launches import Counted, Launch, asked_of, counts_of, extreme, in_one_walk, problem_of, single
+from .timed import fastest, least_time
 
 if TYPE_CHECKING:
     from ..core.typing import Size
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from .asked import Batch
     from .ways import Way
 
-    Nested = Any  # type: ignore[explicit-any]  # dicts and lists of numbers, one in the other
 
 LENGTHS_BYTES = 512
 """Bytes that a block of PyTorch's kernel for batches of unequal lengths loads beside its schedule: the two ends of its
@@ -131,20 +131,7 @@ def counted(batch: Batch, launch: Launch) -> Counted:
     """The counts of a launch, in one walk over arrays where the mask allows that."""
     problem = problem_of(batch, launch)
     tiling, unit = launch.tiles or tiling_of(batch, launch, problem), unit_of(batch.chip, problem.dtype)
-    if problem.mask is not DENSE and not problem.mask.counts_arrays:
-        of = stacked([counts_of(launch, one, tiling, unit) for one in single(problem, len(launch.shapes))])
-        return Counted(launch, problem, tiling, of)
     return Counted(launch, problem, tiling, counts_of(launch, problem, tiling, unit))
-
-
-def stacked(found: Sequence[Nested]) -> Nested:
-    """Counts of several problems as one, with arrays of Python integers for numbers."""
-    first = found[0]
-    if isinstance(first, dict):
-        return {name: stacked([one[name] for one in found]) for name in first}
-    if isinstance(first, list):
-        return [stacked(each) for each in zip(*found, strict=True)]
-    return np.array(found, object)
 
 
 def tensors_of(found: Sequence[Counted]) -> dict[str, dict[str, int]]:
@@ -213,7 +200,7 @@ def least(batch: Batch, launch: Launch, problem: Attention[Size]) -> Tiling | No
         every = heights(pair, M_bytes, batch.multiple)
         tilings = [Tiling(Br, cast("int", pair.widest(Br, M_bytes))) for Br in every]
     best: tuple[int, Tiling] | None = None
-    for tiling in tilings:
+    for tiling in watched(tilings, f"tiles of {launch.schedule.name}", len(tilings)):
         total = launch.shapes.sum(counts_of(launch, problem, tiling)["total_bytes"])
         if best is None or total < best[0]:
             best = total, tiling
@@ -255,7 +242,7 @@ def blocks_of(batch: Batch, found: Sequence[Counted]) -> tuple[int, int, float |
 def blocks_of_shapes(one: Counted) -> Size:
     """The thread blocks of the first kernel, for each shape."""
     schedule, tiling = one.launch.schedule, cast("Tiling[Size]", one.tiling)
-    if one.problem.mask is DENSE or one.problem.mask.counts_arrays:
+    if in_one_walk(one.problem):
         return first_blocks(schedule, one.problem, tiling)
     alone = single(one.problem, len(one.launch.shapes))
     return np.array([first_blocks(schedule, each, tiling) for each in alone], object)

@@ -57,11 +57,11 @@ def launches_of(library: Library) -> Callable[[Batch], list[Launch]]:
         return [replace(one, of_library=True) for one in by_its_rule(batch)]
 
     def by_its_rule(batch: Batch) -> list[Launch]:
-        choice = library.choose(given(batch), batch.shapes, batch.multiprocessors or 0)
+        sms = batch.multiprocessors or 0  # of a rule that counts none
+        choice = library.choose(given(batch), batch.shapes, sms)
         options: dict[str, Size] = {} if batch.problem.divided else {**library.options}
-        prefix = common_prefix(batch) if library.name == "vLLM" else 0
-        hidden = windowed(batch) or (batch.mask is not DENSE and not batch.mask.is_causal)
-        if prefix and not hidden and vllm_cascades(batch.problem, batch.shapes, batch.multiprocessors or 1, prefix):
+        prefix = common_prefix(batch) if library.name == "vLLM" and not windowed(batch) else 0
+        if vllm_cascades(batch.problem, batch.shapes, sms, prefix):
             return over_prefix(batch, choice.tiles, options, prefix)
         return in_shares(batch, choice, options)
 

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from ..core.problem import DENSE, TENSORS, narrowed, with_mask
+from ..core.problem import TENSORS, narrowed, with_mask
 from ..search.best import footprint
 from ..timing.bound import Equal, bound_of, equal_blocks
 from ..timing.products import instruction_rows, unit_of
 from ..timing.tiles import STAGES, TimedTiles, candidates, in_order, on_chip
 from ..timing.work import NUMBERS, Work, work_of
+from .launches import in_one_walk, single
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,7 +54,7 @@ def least_time(batch: Batch, found: Sequence[Timed], chip: Hardware) -> TimeBoun
 
 def walks(problem: Attention[Size], launch: Launch) -> Iterator[tuple[Attention[Size], Shapes]]:
     """The problems of a launch with their shapes: all in one walk over arrays, or one by one under other masks."""
-    if problem.mask is DENSE or problem.mask.counts_arrays:
+    if in_one_walk(problem):
         yield problem, launch.shapes
         return
     for k, alone in enumerate(single(problem, len(launch.shapes))):
@@ -100,10 +101,3 @@ def fastest(batch: Batch, launch: Launch, problem: Attention[Size], chip: Hardwa
                 found.append(TimedTiles(tiling, bound, need, least))
     kernels = [one for one in found if one.in_registers(chip)]
     return next((one.tiling for one in in_order(kernels or found, chip, unit)), None)
-
-
-def single(problem: Attention[Size], length: int) -> Iterator[Attention[Size]]:
-    """The problems of arrays, one by one."""
-    for k in range(length):
-        arrays = {name: size for name, size in problem.values().items() if isinstance(size, np.ndarray)}
-        yield narrowed(problem, **{name: int(size[k]) for name, size in arrays.items()})

@@ -16,7 +16,7 @@ from .closed_form import Axis, Strip, clamped_floors
 from .text import WHERE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ..core.typing import Bools, Size
     from .expression import Expr
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
     Nk: Size
     strip: tuple[Strip, int] | None
     expr: Expr | None
-    keys_seen: Callable[[], Iterator[Bools]]
+    keys_seen: Callable[[], Iterable[Bools]]
 
 
 def kinds(rows: Rows, block: Size, size: Size) -> list[Kind]:

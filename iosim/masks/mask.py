@@ -7,7 +7,7 @@ whole numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from operator import index
@@ -313,7 +313,12 @@ class BoundMask(Generic[S]):
             bound = [(_bind(self.mask, N, Nk, Br, Bc, self.skips), *cut) for N, Nk, Br, Bc, *cut in each]
             return stacked([one.cells(*cut) for one, *cut in bound])
         rows, expr = axis(self.N, self.rows_q, "tokens"), self.mask.expr if self.unit == "tokens" else None
-        return kinds(Rows(rows, self.Nk, strip, expr, self.keys_seen), block, size)
+        return kinds(Rows(rows, self.Nk, strip, expr, self._each_row_tile), block, size)
+
+    def _each_row_tile(self) -> Iterable[Bools]:
+        """`keys_seen`, from sums over the mask where they are kept for other tilings too."""
+        summed = None if self.unit != "mixed" or self.from_end else Summed.of(self.mask, int(self.N), int(self.Nk))
+        return self.keys_seen() if summed is None else summed.table(int(self.rows_q), 1)
 
     def strip(self) -> tuple[Strip, int] | None:
         """The strip of diagonals that it shows, and the positions that a key has in it; None for any other mask."""
@@ -417,10 +422,20 @@ class Summed(NamedTuple):
     block: tuple[int, int]
     sums: NDArray[np.int32]
 
+    @classmethod
+    def of(cls, mask: Mask, N: int, Nk: int) -> Summed | None:
+        """The sums of a mask; None if tile sizes change what it hides, or if it has too many pairs. The last ones are
+        kept, of 512 MB together at most: the requests of a batch are asked about in turn."""
+        found = SUMMED.pop((mask, N, Nk), None) or cls.made(mask, N, Nk)
+        if found is not None:
+            SUMMED[mask, N, Nk] = found
+        while sum(one.sums.size for one in SUMMED.values()) > 2 * MOST_SUMMED_PAIRS:
+            del SUMMED[next(iter(SUMMED))]
+        return found
+
     @staticmethod
-    @lru_cache(maxsize=1)
-    def of(mask: Mask, N: int, Nk: int) -> Summed | None:
-        """The sums of a mask; None if tile sizes change what it hides, or if it has too many pairs."""
+    def made(mask: Mask, N: int, Nk: int) -> Summed | None:
+        """The sums, which nobody asked for before."""
         import numpy as np
 
         file = mask.expr.file if isinstance(mask.expr, Atom) else None
@@ -446,6 +461,10 @@ class Summed(NamedTuple):
             return in_rows[:, right] > in_rows[:, left]
         in_columns = self.sums[:, right] - self.sums[:, left]
         return in_columns[bottom] > in_columns[top]
+
+
+SUMMED: dict[tuple[Mask, int, int], Summed] = {}
+"""Sums that are kept, the oldest first."""
 
 
 def entries(length: int, size: int, block: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -428,7 +428,9 @@ def counts(schedule: ScheduleLike, p: Attention[Size], tiling: Tiling[Size]) -> 
         return moved_bytes(schedule, p, tiling)
     import numpy as np
 
-    return np.array([moved_bytes(schedule, p, one) for one in one_by_one(tiling)], object)
+    each = [*one_by_one(tiling)]
+    told = watched(each, f"tiles of {getattr(schedule, 'name', 'the schedule')}", len(each))
+    return np.array([moved_bytes(schedule, p, one) for one in told], object)
 
 
 def one_by_one(tiling: Tiling[Size]) -> Iterator[Tiling]:

@@ -487,6 +487,11 @@ def test_a_function_of_python_hides_what_it_says(tmp_path):
         wanted = iosim.batch(requests, **{**SMALL, "heads": 2})
         assert found["paged"].tensors == wanted["paged"].tensors and found["split"].blocks == wanted["split"].blocks
         assert found.floor.words == wanted.floor.words
+    asked = {"d": 8, "heads": 2, "M": "1KB"}  # best tiles, for all requests together
+    found, wanted = (iosim.batch("4:9, 2:7", mask=mask, **asked) for mask in (f"py:{tmp_path / 'm.py'}:f", "causal"))
+    assert [(way.way, way.tiles, way.total) for way in found if way.way in ("repeat", "split", "paged")] == [
+        (way.way, way.tiles, way.total) for way in wanted if way.way in ("repeat", "split", "paged")
+    ]
     nothing = iosim.batch("4:9", **{**SMALL, "heads": 2, "mask": f"py:{tmp_path / 'm.py'}:none"})
     assert nothing["repeat"].tensors["K"]["reads"] == 0 == nothing["repeat"].kv_times_read == nothing.distinct["K"]
 
@@ -517,3 +522,14 @@ def test_the_room_of_unequal_requests_is_that_of_the_one_and_the_launch_that_nee
     for name in ("smem_peak_bytes", "sram_peak_bytes"):
         prompts, tokens = sorted((int(np.max(one.of[name])) for one in launches), reverse=True)
         assert getattr(found["FlashInfer"], name) == prompts > tokens
+
+
+def test_a_function_is_asked_about_each_pair_a_few_times(tmp_path):
+    """Best tiles of two requests are counted in turn, from sums over the mask of each."""
+    (tmp_path / "m.py").write_text(
+        "asked = [0]\ndef f(b, h, q, k):\n    asked[0] += q.size * k.size\n    return q + 20 >= k\n"
+    )
+    asked = {"d": 8, "M": "1KB", "ways": "repeat,split,paged,paged-split", "mask": f"py:{tmp_path / 'm.py'}:f"}
+    found = iosim.batch("40:60, 20:44", **asked)
+    pairs = 40 * 60 + 20 * 44
+    assert found.batch.problem.mask.expr.function.function.__globals__["asked"][0] < 10 * pairs

@@ -90,6 +90,14 @@ def test_when_vllm_runs_a_cascade():
     assert rule(prefix=1024, number=17)  # apart 17 x 8 x 8 = 1088 blocks, 9 waves
 
 
+@pytest.mark.parametrize(("number", "gpus"), [(10, {"h20": True, "h100": False}), (18, {"h100": True, "b200": False})])
+def test_waves_of_a_cascade_are_those_of_the_gpu(number, gpus):
+    """78, 132 and 148 multiprocessors: on more of them the blocks of requests apart take fewer waves."""
+    for gpu, cascades in gpus.items():
+        found = iosim.batch(requests_with(1024, number), **FIELDS, hardware=gpu, ways="vLLM")["vLLM"]
+        assert ("cascade-level" in found.schedule) == cascades
+
+
 def test_what_a_cascade_of_vllm_moves():
     found = iosim.batch(requests_with(1024, 20), **FIELDS, hardware="h100", paper_model=True)
     assert found["vLLM"].kv_times_read == 1 and found["cascade"].kv_times_read == 1

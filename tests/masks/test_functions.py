@@ -13,7 +13,8 @@ from paths import ROOT, TESTS
 from iosim.core.problem import Attention
 from iosim.core.tiling import Tiling
 from iosim.errors import InputError, MissingError
-from iosim.masks import functions, parse_mask
+from iosim.masks import functions, parse_mask, reach
+from iosim.masks import mask as mask_module
 from iosim.masks.user_file import imports_torch
 from iosim.masks.visible import visible
 
@@ -239,3 +240,37 @@ def test_another_shape_is_refused(body, shape, tmp_path):
     (tmp_path / "m.py").write_text(f"def f(b, h, q, k):\n    return {body}\n")
     with pytest.raises(InputError, match=f"an array of shape {shape}.; allowed: .4, 9."):
         parse_mask(f"py:{tmp_path / 'm.py'}:f").bind(Attention(4, 1, 9), Tiling(2, 3)).visible(0, 4, 0, 9)
+
+
+def test_sums_over_a_mask_are_what_each_row_tile_sees():
+    """Whether any query of a tile sees a key, and how many cells of keys, from sums as from every pair."""
+    for name, rows in (("sliding_window(9)", 5), ("document", 7), ("sinks(6, first=4)", 48)):
+        p, mask = Attention(N, 4), parse_mask(f"py:{FILE}:{name}")
+        bound, known = mask.bind(p, Tiling(rows, 3)), parse_mask(SAME[name]).bind(p, Tiling(rows, 3))
+        assert np.array_equal(np.array([*bound.keys_seen()]), np.array([*bound._each_row_tile()]))
+        assert bound.cells(12, 5) == known.cells(12, 5)
+
+
+def test_sums_of_several_shapes_are_kept_together(monkeypatch):
+    """Requests of a batch are asked about in turn; the oldest sums go first."""
+    monkeypatch.setattr(mask_module, "MOST_SUMMED_PAIRS", 600)
+    mask_module.SUMMED.clear()
+    mask = parse_mask(f"py:{FILE}:causal")
+    first, second = (mask_module.Summed.of(mask, n, n) for n in (20, 21))
+    assert mask_module.Summed.of(mask, 20, 20) is first and mask_module.Summed.of(mask, 21, 21) is second
+    assert mask_module.Summed.of(mask, 22, 22) is not None and mask_module.Summed.of(mask, 21, 21) is second
+    assert mask_module.Summed.of(mask, 20, 20) is not first and mask_module.Summed.of(mask, 30, 30) is None
+
+
+@pytest.mark.parametrize("most, refused", [(N * N, False), (N * N - 1, True)])
+def test_no_more_pairs_are_looked_at_than_allowed(most, refused, monkeypatch):
+    """By the table of active tiles, and by the ends of rows."""
+    for module in (mask_module, reach):
+        monkeypatch.setattr(module, "MOST_TABLE_PAIRS", most)
+    bound = parse_mask(f"py:{FILE}:causal").bind(Attention(N, 4), Tiling(5, 3 + refused))
+    for look in (lambda: bound.table, lambda: reach.ends_by_pair(bound)):
+        if refused:
+            with pytest.raises(InputError, match=f"at most {most} pairs"):
+                look()
+        else:
+            look()
