@@ -207,11 +207,7 @@ def _parse_range(text: str, where: str, parse: Callable[[str], int]) -> list[int
 
 def format_bytes(size: int) -> str:
     """A size as `512 B`; from 1 KiB on also in a larger unit, as `102,400 B (100 KiB)`."""
-    for unit, factor in UNITS[-3:]:
-        if size >= factor:
-            value = f"{size // factor}" if size % factor == 0 else f"{size / factor:.2f}"
-            return f"{size:,} B ({value} {unit})"
-    return f"{size} B"
+    return f"{size:,} B ({binary(size)})" if size >= UNITS[-1][1] else f"{size} B"
 
 
 _RATE = re.compile(r"(\d{1,18})(?:\.(\d{1,9}))?\s*([kmgt]?)b?(?:/s)?", re.IGNORECASE)
@@ -253,8 +249,12 @@ def microseconds_apart(seconds: float, other: float) -> tuple[str, str]:
 
 
 def binary(size: int) -> str:
-    """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`."""
-    for unit, factor in UNITS:
-        if size >= factor:
-            return f"{size // factor} {unit}" if size % factor == 0 else f"{size / factor:.2f} {unit}"
-    return f"{size} B"
+    """Bytes in the largest binary unit that is at most the size: `128 MiB`, `1.25 GiB`, `1,009 KiB`."""
+    unit, factor = binary_unit(size)
+    whole = size % factor == 0 or size >= 1000 * factor
+    return f"{size / factor:,.{0 if whole else 2}f} {unit}" if factor > 1 else f"{size:,} B"
+
+
+def binary_unit(size: float) -> tuple[str, int]:
+    """The largest binary unit, and its bytes, that the size has, or is rounded up to: 1,023.6 KiB are in MiB."""
+    return next(((unit, factor) for unit, factor in UNITS if size >= factor - factor // 1024 / 2), ("B", 1))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from .tables import excess
-from .units import UNITS
+from .units import binary_unit
 
 NEAR = 1.01  # ways that cost up to this factor more are named together with the best
 
@@ -131,7 +131,7 @@ def times(large: float, small: float | None) -> str:
 
 def about(size: float) -> str:
     """Bytes in the largest binary unit, in three digits: `162 MiB`."""
-    unit, factor = next(((u, f) for u, f in UNITS if size >= f), ("B", 1))
+    unit, factor = binary_unit(size)
     share = size / factor  # from 1,000 on, three digits would be written as 1.00e+03
     digits = f"{share:,.0f}" if size % factor == 0 or share >= 999.5 else f"{share:#.3g}".rstrip(".")
     return f"{digits} {unit}"

@@ -26,7 +26,7 @@ from ..errors import InputError
 from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
-from ..timing.bound import RESOURCES
+from ..timing.bound import RESOURCES, without_rates
 from ..units import format_bytes, parse_bytes, parse_count
 from ..verdict import NEAR, Way, about, class_line, joined, verdict
 from .asked import Batch
@@ -235,7 +235,7 @@ class Batched(Answer):
         visits = [w.way for w in self.ways if w.way not in LIBRARIES and blind & {*w.schedule.split(", ")}]
         hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []
-        return [*self.under.notes, *unmasked, *hidden]
+        return [*self.under.notes, *without_rates(self.under.chip, b.problem.dtype), *unmasked, *hidden]
 
 
 MOST_SHAPES = 10_000

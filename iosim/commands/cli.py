@@ -167,9 +167,12 @@ def misnamed(args: Sequence[str]) -> IosimError:
 
 def blamed(error: Exception) -> Exception:
     """The error as a Failure with one message, if a file of --load caused it (its formula, search or example) or if
-    stdout cannot be written to. Any other error is a bug, and is returned as it is."""
+    stdout cannot be written to; a quiet end if its reader has enough. Any other error is a bug, returned as it is."""
     from ..core import blame
 
+    if isinstance(error, BrokenPipeError) and error.filename is None:
+        nowhere(sys.stdout)
+        return click.exceptions.Exit(0)
     where = blame.line_of(error, LOADED)
     if where:
         return Failure(ScheduleError(where + blame.error_text(error)))

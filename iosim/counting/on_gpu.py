@@ -94,7 +94,7 @@ def beside_floors(one: float | None, full: float | None, chip: Hardware) -> str:
     `full` are their ratios to these floors. Empty without a floor."""
     if one is None:
         return ""
-    alone = f"{times(one, 1)} times the floor of one multiprocessor"
+    alone = f"{'' if one == 1 else f'{times(one, 1)} times '}the floor of one multiprocessor"
     return (
         f", {alone}" if full in (None, one) else f", {times(full, 1)} times what a full {chip.name} needs and {alone}"
     )

@@ -152,12 +152,14 @@ class Report(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
-        cannot use. Only those
-        who ask for the best tiles alone hear of tensor cores."""
+        """Notes on what a GPU implies and which rates it leaves out, on schedules that skip nothing under the mask,
+        and on tiles that tensor cores cannot use. Only those who ask for the best tiles alone hear of tensor cores."""
+        from ..timing.bound import without_rates
+
+        unknown = without_rates(self.under.chip, self.problem.dtype)
         tiles = notes_on_tiles(self) if self.tiles == "best" and not self.under.chip else []
         room = room_notes(self.problem, self.M_bytes, self.results, self.under.multiple)
-        return [*self.under.notes, *notes_on_mask(self), *notes_on_adds(self.results), *tiles, *room]
+        return [*self.under.notes, *unknown, *notes_on_mask(self), *notes_on_adds(self.results), *tiles, *room]
 
 
 DETAIL: Columns[Row] = (

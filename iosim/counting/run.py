@@ -175,10 +175,10 @@ def run(
     from ..timing.bound import time_at_least
     from .full_card import full_card_floor
 
-    full = (
-        least if fits is False or schedule.family == "state" else full_card_floor(problem, M_bytes, chip, schedule.name)
-    )
-    return with_time(found, time_at_least(schedule, packed, tiling, chip), full)
+    bound, full = time_at_least(schedule, packed, tiling, chip), least
+    if fits is not False and schedule.family != "state":
+        full = full_card_floor(problem, M_bytes, chip, schedule.name) if bound.blocks >= chip.sms else None
+    return with_time(found, bound, full)
 
 
 def with_time(result: Result, bound: TimeBound, full: int | None = None) -> Result:

@@ -372,7 +372,7 @@ class BoundMask(Generic[S]):
         expr, shift, lead = self.mask.expr, self.shift, self.lead
         if kind != "tokens" or any(isinstance(atom.value, Documents) for atom in atoms(expr)):
             if any(getattr(size, "ndim", 0) for size in (self.N, self.Nk, self.rows_q, self.rows_k)):
-                allowed = "last, or one problem with tiles that are given, as --tiles 64x64"
+                allowed = "last; iosim count takes it with tiles that are given, as --tiles 64x64"
                 raise InputError("--short-tile", "first, under documents or tiles of a mask", allowed)
             return self.table_counts(self.table)
         rows, cols = axis(self.N, self.rows_q, kind), axis(self.Nk, self.rows_k, kind)

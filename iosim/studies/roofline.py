@@ -32,7 +32,7 @@ from ..errors import InputError
 from ..hardware import Hardware, configs_folder, load
 from ..masks import parse_mask
 from ..schedules import Schedule, family_of, find, require
-from ..timing.bound import RESOURCES, TimeBound, rates_of, time_at_least
+from ..timing.bound import RESOURCES, TimeBound, rates_of, thing_of, time_at_least
 from ..timing.claim import Judged, in_narrower_types, judged, parse_claim
 from ..timing.measured import measured_over_bounds
 from ..units import format_bytes, format_rate, parse_bytes
@@ -255,11 +255,10 @@ class Roofline(Answer):
 
     @property
     def notes(self) -> list[str]:
-        """Those of the counts, and what the times leave out because its rate is not stated."""
+        """Those of the counts."""
         reports = [phase.report for phase in self.phases]
         tiles = [] if reports[0].under.chip else [note for one in reports for note in notes_on_tiles(one)]
-        unstated = without_rates(self.hardware, self.problem.dtype)
-        return list(dict.fromkeys([*(note for one in reports for note in one.notes), *tiles, *unstated]))
+        return list(dict.fromkeys([*(note for one in reports for note in one.notes), *tiles]))
 
 
 @takes_options()
@@ -453,19 +452,3 @@ def rates_text(chip: Hardware, dtype: str) -> str:
         f"{thing_of(name, dtype)} {f'{rate / 1e12:,.4g} {unit[name]}' if name in unit else format_rate(rate)}"
         for name, rate in rates_of(chip, dtype).items()
     )
-
-
-def thing_of(resource: str, dtype: str) -> str:
-    """A resource for people."""
-    return {**OF_MEMORY, "matrix": f"{dtype} products", "exp": "exponentials"}[resource]
-
-
-OF_MEMORY = {"memory": "HBM", "l2": "L2", "shared": "shared memory"}
-
-
-def without_rates(chip: Hardware, dtype: str) -> list[str]:
-    """The note on resources whose rate is not stated; none if all are. A chip without an L2 has no rate of it."""
-    absent = {*rates_of(chip, dtype), *([] if chip.l2_bytes else ["l2"])}
-    missing = [thing_of(name, dtype) for name in RESOURCES if name not in absent]
-    them = "it" if len(missing) == 1 else "them"
-    return [f"{chip.name} states no rate of {joined(missing)}: times leave {them} out"] if missing else []

@@ -25,17 +25,15 @@ from ..drawing.sheet import Sheet
 from ..errors import InputError, IosimError
 from ..hardware import load
 from ..schedules import find, find_all
-from ..timing.bound import rates_of
+from ..timing.bound import OF_MEMORY, rates_of, thing_of
 from .roofline import (
     ALL,
     ATTENTION,
-    OF_MEMORY,
     Roofline,
     measured_beside,
     measured_sentence,
     phase_of,
     roofline,
-    thing_of,
 )
 
 if TYPE_CHECKING:

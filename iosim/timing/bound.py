@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..core.arrays import anywhere, smaller
 from ..core.problem import every, mask_matters, narrowed, with_mask
+from ..verdict import joined
 from .products import unit_of
 from .work import Work, work_of
 
@@ -214,3 +215,21 @@ def equal_blocks(schedule: Schedule, problem: Attention[Size], tiling: Tiling[Si
         for masked, plain in both:
             shown = shown & (masked.matrix_flops == plain.matrix_flops)
     return [Equal(one.blocks * shown, one) for one in found] if anywhere(shown) else []
+
+
+OF_MEMORY = {"memory": "HBM", "l2": "L2", "shared": "shared memory"}
+
+
+def thing_of(resource: str, dtype: str) -> str:
+    """A resource for people."""
+    return {**OF_MEMORY, "matrix": f"{dtype} products", "exp": "exponentials"}[resource]
+
+
+def without_rates(chip: Hardware | None, dtype: str) -> list[str]:
+    """The note on resources whose rate a chip does not state; none if all are. It may have no L2."""
+    if chip is None:
+        return []
+    absent = {*rates_of(chip, dtype), *([] if chip.l2_bytes else ["l2"])}
+    missing = [thing_of(name, dtype) for name in RESOURCES if name not in absent]
+    them = "it" if len(missing) == 1 else "them"
+    return [f"{chip.name} states no rate of {joined(missing)}: times leave {them} out"] if missing else []

@@ -31,6 +31,7 @@ from ..counting.result import (
 )
 from ..counting.sentence import answer_of, lead_lines, reason_lines, winners
 from ..schedules import SCHEDULES
+from ..timing.bound import without_rates
 from ..verdict import joined
 
 if TYPE_CHECKING:
@@ -185,11 +186,9 @@ class Best(Answer):
     def notes(self) -> list[str]:
         """Notes on what a GPU implies, on schedules that skip nothing under the mask, and on tiles that tensor cores
         cannot use. Those of a GPU are made for tensor cores."""
-        return [
-            *self.under.notes,
-            *notes_on_mask(self),
-            *([] if self.under.chip else notes_on_tiles(self)),
-        ]
+        unknown = without_rates(self.under.chip, self.problem.dtype)
+        tiles = [] if self.under.chip else notes_on_tiles(self)
+        return [*self.under.notes, *unknown, *notes_on_mask(self), *tiles]
 
 
 # ---------------------------------------------------------------- columns and texts

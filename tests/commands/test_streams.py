@@ -53,6 +53,19 @@ def test_rows_go_to_stdout_while_a_terminal_shows_progress(args, tmp_path):
     assert outputs[0] == outputs[1] and outputs[0].count(b"\n") > 3
 
 
+@pytest.mark.parametrize("form", [(), ("--format", "jsonl")], ids=["csv", "json lines"])
+def test_a_reader_that_has_enough_is_no_failure(form, tmp_path):
+    """As with `| head -n 1`."""
+    args = ("trace", "--N", 256, "--d", 4, "--schedule", "flash2", "--tiles", "1x1", *form)
+    skip_if_gone(args)
+    path = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
+    line, env = [*IOSIM, *map(str, args)], {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=env) as run:
+        assert run.stdout.readline()
+        run.stdout.close()
+        assert run.wait(60) == 0 and b"rror" not in run.stderr.read()
+
+
 @full
 @pytest.mark.parametrize("args", LINES.values(), ids=LINES)
 @pytest.mark.parametrize("redirect, found", [(">/dev/full", "No space left on device"), (">&-", "Bad file descriptor")])

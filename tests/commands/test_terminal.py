@@ -16,6 +16,8 @@ from wings_here import skip_if_gone
 from iosim.__main__ import main
 from iosim.counting.count import count
 from iosim.grid import ByteCell, Grid, foldable, folded, layout, shown, wrapped
+from iosim.units import binary, format_bytes
+from iosim.verdict import about
 
 BASE = ["--N", "8192", "--d", "128", "--M", "100KB"]
 LINES = {
@@ -332,6 +334,14 @@ def test_how_cells_are_shown():
         "-", "8,192", "1,048,576", "100,000,000,000,000,000,000", "True", "21,474,836.5", "1.064", "196x1", "172 MiB",
         "7 B twice",
     ]  # fmt: skip
+
+
+def test_sizes_have_at_most_four_digits():
+    """From 1,000 units on a size is a whole number, in the next unit if it is rounded up to that."""
+    sizes = (5, 1023, 1024, 1536, 1_033_605, 2**20 - 600, 2**20 - 500, 2**20 - 1, 1_592_520_029_920)
+    shown = ["5 B", "1,023 B", "1 KiB", "1.50 KiB", "1,009 KiB", "1,023 KiB", "1.00 MiB", "1.00 MiB", "1.45 TiB"]
+    assert [binary(size) for size in sizes] == shown == [about(size) for size in sizes]
+    assert format_bytes(sizes[-1]) == "1,592,520,029,920 B (1.45 TiB)"
 
 
 @pytest.mark.parametrize("name", ["count", "count --detail", "tune", "count --pass step"])

@@ -67,6 +67,18 @@ def test_it_stands_in_the_first_line_and_the_json():
     assert "4.06 times what a full H100 needs and 12.8 times the floor of one multiprocessor." in report.answer
 
 
+def test_what_leaves_multiprocessors_idle_has_no_such_floor():
+    """flash1 has a block for each of 64 heads, and moves less than 132 busy multiprocessors need."""
+    report = count(256, 32, hardware="h100", heads=64, schedules="flash1,flash2")
+    assert {r.ratio_to_full_card is None for r in report.results if r.schedule == "flash1"} == {True}
+    assert all(r.ratio_to_full_card >= 1 for r in report.results if r.schedule == "flash2" and r.blocks >= 132)
+
+
+def test_what_moves_the_floor_is_said_to():
+    answer = count(1, 128, Nk=256, hardware="h100", schedules="flash2", tiles="16x64").answer
+    assert "it moves 128 KiB, the floor of one multiprocessor." in answer, answer
+
+
 def test_none_where_there_is_no_floor():
     p = Attention(64, 8)
     assert full_card_floor(p, 10_000, H100, "softmax-2pass") is None

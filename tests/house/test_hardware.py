@@ -294,8 +294,9 @@ def test_a_chip_without_an_l2_has_no_word_of_one(tmp_path, monkeypatch, iosim, a
 def test_the_rate_that_is_missing_is_named(gone, dtype, missing, tmp_path, iosim):
     example, _ = page()
     path = write(tmp_path, re.sub(rf"(?m)^({gone}) = .*\n", "", example) if gone else example)
-    done = iosim("roofline", "--N", 256, "--d", 32, "--hardware", path, "--dtype", dtype)
-    assert done.exit_code == 0 and f"My chip states no rate of {missing}" in done.stderr
+    for command in ("count", "tune", "roofline"):
+        done = iosim(command, "--N", 256, "--d", 32, "--hardware", path, "--dtype", dtype)
+        assert done.exit_code == 0 and f"My chip states no rate of {missing}" in done.stderr
 
 
 @pytest.mark.parametrize("name", hardware.names())
