@@ -74,10 +74,10 @@ def notes_on_mask(report: Answered) -> list[str]:
 
 def token_notes(problem: Attention, names: Iterable[str]) -> list[str]:
     """A note on one token with a state, if the state before it, or the one after it, is not counted."""
-    ends = {name: flag(name) for name in ("initial_state", "final_state")}
-    lacks = [option for name, option in ends.items() if not getattr(problem, name)]
-    whole = any(SCHEDULES[name].reads("final_state") for name in names)
-    if family_of(problem) != "state" or problem.N > 1 or not lacks or not whole:
+    if family_of(problem) != "state" or problem.N > 1:
+        return []
+    lacks = [flag(name) for name in ("initial_state", "final_state") if not getattr(problem, name)]
+    if not lacks or not any(SCHEDULES[name].reads("final_state") for name in names):
         return []
     return [f"a step of decoding reads the state and writes it, which is counted with {' and '.join(lacks)}"]
 

@@ -365,8 +365,7 @@ def require(schedule: Schedule, problem: Attention) -> None:
     for name in dict.fromkeys([*problem.values(), *nearest.values()]):
         value, wanted = getattr(problem, name), getattr(nearest, name)
         if not same(value, wanted):
-            option, reason = flag(name), " ".join((schedule.about.__doc__ or "").split()).rstrip(".")
-            reason += others_that_take(schedule, problem)
+            option, reason = flag(name), why_not(schedule, name) + others_that_take(schedule, problem)
             if wanted is False:
                 raise InputError(option, "given", f"not with --schedule {schedule.name}", reason)
             there, allowed = at_first(value != wanted, value, wanted)
@@ -375,6 +374,14 @@ def require(schedule: Schedule, problem: Attention) -> None:
             raise InputError(option, str(there), f"{allowed} with --schedule {schedule.name}", reason)
     if not SCHEDULES.built_in(schedule.name):
         check_outputs(schedule)
+
+
+def why_not(schedule: Schedule, name: str) -> str:
+    """Why a schedule is not about an option: what the docstring of its `about` says of it, else all that it says."""
+    parts = " ".join((schedule.about.__doc__ or "").split()).rstrip(".").replace(". ", "; ").split("; ")
+    word = {"gqa": "pack", "choice_rows": "pack", "rule": "delta", "normalise": "normalis"}.get(name, name)
+    found = "; ".join([part for part in parts if word in part] or parts)
+    return found[:1].upper() + found[1:] if found[:2] != "--" else found
 
 
 def others_that_take(schedule: Schedule, problem: Attention) -> str:

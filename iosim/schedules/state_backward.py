@@ -58,7 +58,8 @@ SOURCE = "Katharopoulos et al. 2020 (arXiv 2006.16236), section 3.3.1; Yang et a
 
 
 def simple_rules(p: Attention) -> Attention:
-    """No mask but --padding, no --normalise, no --features; with the delta rule it takes S and its gradient at once."""
+    """No mask but --padding, no --normalise, no --features, no packed heads; with the delta rule it takes S and its
+    gradient at once."""
     return without_delta(p)
 
 
