@@ -17,9 +17,10 @@ from ..core.tiling import MMA, Tiling
 from ..core.watchers import Watcher
 from ..errors import InputError
 from ..schedules import CORE, SCHEDULES, Schedule, applies, family_of, reads_cache
-from ..search.best import best_tiles, footprint
+from ..search.best import best_tiles
 from ..units import format_bytes
 from ..verdict import about, joined
+from .least_room import name_with, needed
 from .result import tiles_said
 from .run import run
 from .sentence import winners
@@ -232,21 +233,12 @@ def room_notes(problem: Attention, M_bytes: int | None, results: Sequence[Result
         return [FOOTPRINT] if any(r.ratio_to_floor and r.tiling == "given" for r in results) else []
     if not results or any(r.fits is not False for r in results):
         return []
-    names = dict.fromkeys(r.schedule for r in results)
-    needs = {name: least_bytes(name, problem, multiple) for name in names if "ideal" not in SCHEDULES[name].rules}
-    tried = [
-        f"{name} with {multiple}x{multiple} tiles needs {format_bytes(needs[name])}"
-        for name in sorted(needs, key=needs.__getitem__)
-    ]
-    text = f"nothing fits in {format_bytes(M_bytes)}"
-    if needs and min(needs.values()) <= M_bytes:
-        return [f"{text}: try smaller tiles, or --tiles best to find those that fit; {tried[0]}"]
-    text += f": {tried[0]}, the least of what was counted" if tried else ""
-    if any(SCHEDULES[name].family == "attention" for name in names):
+    needs = {name_with(r, multiple): needed(r, problem, multiple) for r in results}
+    least = min(needs, key=needs.__getitem__)
+    text, tried = f"nothing fits in {format_bytes(M_bytes)}", f"{least} needs {format_bytes(needs[least])}"
+    if needs[least] <= M_bytes:
+        return [f"{text}: try smaller tiles, or --tiles best to find those that fit; {tried}"]
+    text += f": {tried}, the least of what was counted" if " with " in " ".join(needs) else ""
+    if any(SCHEDULES[r.schedule].family == "attention" for r in results):
         text += "; iosim tune searches all schedules, and some of them need less"
     return [text]
-
-
-def least_bytes(name: str, problem: Attention, multiple: int = 1) -> int:
-    """The shared memory in bytes that a schedule needs with the smallest tiles of this multiple."""
-    return int(footprint(SCHEDULES[name], problem.packed, Tiling(multiple, multiple)).smem_bytes)

@@ -9,11 +9,12 @@ from ..core.tiling import Tiling
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..verdict import NEAR as NEAR
-from ..verdict import Way, about, best_of, joined, times, verdict
+from ..verdict import Way, about, best_of, joined, nothing_fits, times, verdict
 from ..verdict import above as above
 from .bounds import floor_of
 from .columns import flags
 from .floors import held_words
+from .least_room import name_with, needed
 from .result import Answered, Result, tiles_said
 from .run import run
 
@@ -87,10 +88,12 @@ def lines_of(report: Answered, results: Sequence[Result]) -> list[str]:
     counted = [r for r in results if r.total_bytes is not None]
     if (best := winner_of(results)) is not None and report.under.chip is not None:
         return lines_on_gpu(report, best, counted)
+    if best is None:
+        return [none_fits(report, results)]
     ways = [as_way(report.problem, report.M_bytes, r) for r in counted]
     of_way = dict(zip(map(id, ways), counted, strict=True))
     baseline = next((way for way in ways if of_way[id(way)].schedule == BASELINE), None)
-    memory = report.M_bytes if best is None else room_of(best, report.M_bytes)
+    memory = room_of(best, report.M_bytes)
     return verdict(ways, "move", memory, baseline, lambda *pair: why(*(of_way[id(way)] for way in pair)))
 
 
@@ -106,6 +109,23 @@ def lines_on_gpu(report: Answered, best: Result, counted: Sequence[Result]) -> l
         tiling = Tiling(best.Br or 1, best.Bc or 1, **best.more_tiles)
         lines += least_traffic(schedule, p, best, tiling, chip, M_bytes, report.under.multiple)
     return [*lines, *next_on_gpu(best, counted)]
+
+
+def none_fits(report: Answered, results: Sequence[Result]) -> str:
+    """The sentence for the case that nothing fits: what needs least, the smallest tiles of each schedule included, or
+    what has most thread blocks of those that are too few."""
+    most = [(vars(r).get("most_blocks") or 0, r.schedule) for r in results]
+    if all(blocks for blocks, _ in most):
+        blocks, name = max(most)
+        return f"No tiling that was counted has so many thread blocks: {name} has the most, {blocks:,}."
+    chosen = [r for r in results if r.tiling == "given" and r.total_bytes is not None]
+    multiple = report.under.multiple
+    smallest = [
+        Way(name_with(r, multiple), 0, False, vars(r).get("needs_M_bytes") or needed(r, report.problem, multiple))
+        for r in results
+        if r not in chosen
+    ]
+    return nothing_fits([*(as_way(report.problem, report.M_bytes, r) for r in chosen), *smallest], report.M_bytes)
 
 
 def moving_least(results: Sequence[Result], problem: Attention, M_bytes: int | None, under: Conditions) -> list[Result]:
