@@ -139,10 +139,10 @@ def parse_registers(text: str | int, where: str = "--registers") -> int:
     """The bytes of registers that a text gives: `64K` is 65,536 registers of 4 bytes, and `256KB` is the same in bytes.
     An int is a number of bytes."""
     allowed = "a number of registers as 64K (4 bytes each), or bytes as 256KB; 0 for none"
-    if isinstance(text, int) or text.strip() in ("0", "0B"):
+    if isinstance(text, int) or str(text).strip() in ("0", "0B"):
         return parse_count(text if isinstance(text, int) else 0, where, least=0)
-    match = _SIZE.fullmatch(text.strip())
-    in_bytes = text.strip().lower().endswith("b")
+    match = _SIZE.fullmatch(str(text).strip())
+    in_bytes = str(text).strip().lower().endswith("b")
     if match is None or (_whole_bytes(match)[1] and not in_bytes):
         raise InputError(where, text, allowed)
     return parse_bytes(text, 1, where) * (1 if in_bytes else REGISTER_BYTES)

@@ -27,7 +27,7 @@ from ..hardware import load
 from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..timing.bound import RESOURCES, without_rates
-from ..units import format_bytes, parse_bytes, parse_count
+from ..units import format_bytes, parse_axis, parse_bytes, parse_count
 from ..verdict import NEAR, Way, about, class_line, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
@@ -344,6 +344,11 @@ PART_SHAPE: Columns[Row] = (
 )
 
 
+def read_chunk(text: str | int) -> int:
+    """The tokens of a prefill chunk."""
+    return parse_count(text, "--chunk")
+
+
 def with_attention(
     requests: Sequence[Request],
     d: int | None,
@@ -356,7 +361,7 @@ def with_attention(
     tile_multiple: int | None,
     mask: str | Mask,
     layers: int,
-    chunks: Sequence[int],
+    chunks: int | str | Sequence[int],
     detail: bool,
     **options: Unpack[ProblemOptions],
 ) -> Batched:
@@ -377,7 +382,8 @@ def with_attention(
     tiling = rule if isinstance(rule, Tiling) else None
     if M_bytes is None and rule is None:
         tiling, under = FA2_TILES, under._replace(notes=(*under.notes, USUAL_TILES))
-    sizes = tuple(parse_count(size, "--chunk") for size in chunks)
+    listed = [chunks] if isinstance(chunks, int | str) else chunks
+    sizes = tuple(size for text in listed for size in parse_axis(text, "--chunk", read_chunk))
     sms = None if hardware is None else load(hardware).sms
     asked = Batch(problem, requests, layers, M_bytes, tiling, under.multiple, sizes, sms, under.chip)
     names = [name.strip() for name in (ways.split(",") if isinstance(ways, str) else ways) if name.strip()]

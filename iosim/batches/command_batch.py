@@ -31,7 +31,6 @@ from ..counting.layers import LAYERS
 from ..errors import InputError
 from ..files import form_of
 from ..options import Kind, one_of
-from ..units import parse_axis, parse_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,7 +141,7 @@ def command(
         "ways": [name for text in ways for name in text.split(",")],
         "detail": detail,
         "claim": claim,
-        "chunks": parse_axis(chunk, "--chunk", lambda text: parse_count(text, "--chunk")) if chunk else (),
+        "chunks": chunk or (),
     }
     found = [(place.label, batch(requests, **place.fields, **fields)) for place in asked.places]
     if form in PICTURES:

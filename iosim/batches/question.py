@@ -58,7 +58,7 @@ def batch(
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     layers: int = 1,
-    chunks: Sequence[int] = (),
+    chunks: int | str | Sequence[int] = (),
     detail: bool = False,
     claim: str | None = None,
     **options: Unpack[ProblemOptions],
@@ -79,7 +79,7 @@ def batch(
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     layers: str,
-    chunks: Sequence[int] = (),
+    chunks: int | str | Sequence[int] = (),
     detail: bool = False,
     claim: str | None = None,
     **options: Unpack[ProblemOptions],
@@ -100,7 +100,7 @@ def batch(
     tile_multiple: int | None = None,
     mask: str | Mask = "dense",
     layers: int | str = 1,
-    chunks: Sequence[int] = (),
+    chunks: int | str | Sequence[int] = (),
     detail: bool = False,
     claim: str | None = None,
     **options: Unpack[ProblemOptions],
@@ -117,7 +117,7 @@ def batch(
     - `layers`: layers of the model, of which each has its own Q, K and V; or their kinds, as
       `"gdn*36, attention*12"`: a request has a state in a layer of the first kind. `"gdn d=128 heads=32 key-heads=16 *
       36"` gives sizes that are not those of attention, `ring=16` rows beside the state, `state=bf16` its type.
-    - `chunks`: sizes of prefill chunks, each of which is a further way.
+    - `chunks`: sizes of prefill chunks, as 512, `"512,2048"` or [512, 2048], each of which is a further way.
     - `claim`: a time or a rate of the step on the `hardware`, as `215us`, `3.5TB/s` or `700TFLOP/s`: the answer's
       `claim` says whether it is possible.
     - Other arguments are those of `count`. The requests say N and Nk, and the ways what the heads of a group share.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypedDict, Unpack, cast
 
 import click
 
-from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, SIZES, TYPES
+from ..core.options import CACHE, CHIP, MASKS, OF_EVERY_PROBLEM, READ_BY_STATES, SIZES, TYPES
 from ..core.options import VARIANTS as VARIANT_ROWS
 from ..counting.given import Asked, Choice, Fields, Given
 from ..options import (
@@ -363,22 +363,9 @@ def variants_without(*names: str) -> Decorator:
     return apply
 
 
-OF_STATE = (
-    "rule",
-    "key_heads",
-    "initial_state",
-    "final_state",
-    "state_dtype",
-    "normalise",
-    "features",
-    "padding",
-    "chunk",
-)
-
-
 def state_options(function: Function) -> Function:
     """The options of a problem with a state, of a command without the options of schedules."""
-    function.__dict__["takes_declared"] = OF_STATE
+    function.__dict__["takes_declared"] = READ_BY_STATES
     return function
 
 

@@ -186,6 +186,9 @@ CHIP = (
 )
 OF_STATE = "rule"
 """The name of the option whose problems have a state in place of keys and values (schedules/state.py)."""
+_STATE_ENDS = ("initial_state", "final_state", "state_dtype")
+READ_BY_STATES = (OF_STATE, "key_heads", *_STATE_ENDS, "normalise", "features", "padding", "chunk")
+"""The names of the declared options that say what a problem with a state is, whatever its schedule."""
 KEY_HEADS = Option(
     "key_heads",
     COUNT_OR_0,

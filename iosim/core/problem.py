@@ -185,12 +185,13 @@ class Attention(Generic[S]):
         own: Own = (),
         **options: Unpack[MoreOptions],
     ) -> None:
-        given: dict[str, Value] = {**USUAL, **options}
+        chosen: dict[str, Value] = {name: value for name, value in options.items() if value is not None}  # type: ignore[misc]
+        given = {**USUAL, **chosen}
         given |= {"N": N, "d": d, "Nk": or_else(Nk, N), "dv": or_else(dv, d), "batch": or_else(batch, 1)}
         given["heads"] = or_else(heads, 1)
         given["kv_heads"] = or_else(kv_heads, given["heads"])
         given["acc_dtype"] = or_else(given["acc_dtype"], given["dtype"])
-        more = dict(own) | {name: given.pop(name) for name in options if name not in USUAL}
+        more = dict(own) | {name: given.pop(name) for name in chosen if name not in USUAL}
         vars(self).update(given, own=tuple(sorted(self._declared(more), key=lambda each: place(each[0]))))
         self._check()
 
@@ -219,6 +220,8 @@ class Attention(Generic[S]):
         if ragged if isinstance(ragged, int) else ragged.any():
             kv_there, heads_there = at_first(ragged != 0, kv_heads, heads)
             raise InputError("--kv-heads", kv_there, f"a divisor of --heads {heads_there}")
+        if isinstance(self.mask, str):
+            raise InputError("mask", self.mask, "a mask", f"iosim.masks.parse_mask({self.mask!r}) makes one")
         plain = self.mask is DENSE or (self.mask.is_causal and every(self.N == 1))
         if self.scale_dtype != "fp32" and self.kv_scales == "none":
             raise InputError("--scale-dtype", self.scale_dtype, "with --kv-scales", "as --kv-scales 32, or tensor")

@@ -66,6 +66,10 @@ def floor(problem: Attention, M: int | str | None = None, tiles: Tiling | None =
     Without M it is the compulsory traffic. InputError if the mask depends on tiles and they are not given, or if its
     visible pairs cannot be counted in reasonable time.
     """
+    from ..core.problem import Attention
+
+    if not isinstance(problem, Attention):
+        raise InputError("floor: problem", problem, "an iosim.Attention", "iosim.bounds takes N, d and M")
     return (backward_floor if backward else forward_floor)(problem, sram_words(problem, M), tiles)
 
 

@@ -25,10 +25,13 @@ FUNCTIONS = {
 """{option of `iosim tune`: its function}, for those that are no keywords of `iosim.tune`."""
 
 
-def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
+def takes_options(
+    *others: str, reads: Collection[str] = ()
+) -> Callable[[Callable[Parameters, Answer]], Callable[Parameters, Answer]]:
     """A decorator for functions that take options of a problem as keywords.
 
-    They raise InputError for a keyword that is neither such an option, nor a parameter of theirs, nor one of `others`.
+    They raise InputError for a keyword that is neither such an option, nor a parameter of theirs, nor one of `others`,
+    and for an option that is none of those that they read, if `reads` names these.
     They take the names of the command line too: `causal=True` for `mask="causal"`, `schedule` for `schedules`, and
     `registers="64K"` for the same in bytes. They raise InputError if both names are given.
     """
@@ -43,6 +46,8 @@ def takes_options(*others: str) -> Callable[[Callable[Parameters, Answer]], Call
                 fill_in(given, known, [*own[: len(values)], *map(str, given)])
             in_full(given, own, several=bool(others))
             check_names(f"{function.__name__}: keyword", given, known)
+            if reads:
+                leave_out_unread(f"{function.__name__}: keyword", given, (*known, *reads))
             return function(*values, **given)
 
         return checked
@@ -85,7 +90,7 @@ def in_full(given: dict[str, Any], own: Collection[str], several: bool) -> None:
             if short == "registers":
                 value = given[full]
                 texts = [str(one) for one in value] if isinstance(value, list | tuple | range) else [str(value)]
-                given[full] = ",".join(texts) if several else parse_registers(texts[0], "registers")
+                given[full] = ",".join(texts) if several else parse_registers(",".join(texts), "registers")
 
 
 def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> None:
@@ -99,6 +104,15 @@ def check_names(where: str, given: Iterable[str], others: tuple[str, ...]) -> No
             known = list(dict.fromkeys([*others, "causal", *SHORT, *USUAL, *option_names()]))
             meant = FUNCTIONS.get(name)
             raise InputError(where, name, ", ".join(known), did_you_mean([meant]) if meant else suggestion(name, known))
+
+
+def leave_out_unread(where: str, given: dict[str, Any], reads: Collection[str]) -> None:  # type: ignore[explicit-any]
+    """Take out the options that a function does not read. Raise InputError for one that is not at its default: the
+    answer would be of another problem."""
+    for name in [name for name in given if name not in reads]:
+        option, value = find_option(name), given.pop(name)
+        if option is not None and str(value) not in ("dense", "None", str(option.default)):
+            raise InputError(where, f"{name}={value!r}", ", ".join(dict.fromkeys(reads)), "leave it out")
 
 
 def meant_by(name: str) -> str | None:

@@ -147,7 +147,8 @@ def build(
 
     Raises InputError, which names the option, for any fault.
     """
-    axes = {name: option_axis(option, options.pop(name)) for name in list(options) if (option := axis_named(name))}
+    found = {name: option_axis(option, options.pop(name)) for name in list(options) if (option := axis_named(name))}
+    axes = {name: values_of for name, values_of in found.items() if values_of}  # an empty one is not given
     given_multiples, chips = count_axis("tile_multiple", tile_multiple), split(values.get("hardware"))
     for registers in axes.get("register_bytes", ()):
         check_registers(registers, chips)

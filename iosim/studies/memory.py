@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Unpack, cast
 
 from ..answer import Column, Columns, Row, Table, numbered
 from ..core.arrays import last_true
+from ..core.options import CACHE, SIZES, TYPES
 from ..core.problem import TENSORS, Attention
 from ..core.tiling import S, parse_tiles, tiles_text
 from ..counting.given import head_dimension
@@ -111,7 +112,7 @@ OF_LEAD = {
 """{way of KEPT: how the sentence above a budget's table says it}."""
 
 
-@takes_options()
+@takes_options(reads=[option.name for option in (*SIZES, *TYPES, *CACHE)])
 def memory(
     N: Axis | None = None,
     d: int | None = None,
@@ -135,7 +136,8 @@ def memory(
 
     - With `model`, a config.json: its heads, head dimension and layers, where they are not given.
 
-    Other options are those of `count`. Raises InputError for whatever is not allowed.
+    Other options are the sizes and types of `count`: a mask or a schedule changes no size. Raises InputError for
+    whatever is not allowed.
     """
     Nk = options.pop("Nk", None)
     p, text = Attention(1, head_dimension(d), **options), None if tiles is None else tiles_text(tiles)  # type: ignore[misc]  # no causal
@@ -242,6 +244,8 @@ def lengths_of(axis: Axis) -> list[int]:
     values = [axis] if isinstance(axis, int | str) else axis
     read = (N for v in values for N in parse_axis(v, "--N", lambda text: parse_count(text, "--N")))
     lengths = list(dict.fromkeys(read))
+    if not lengths:
+        raise InputError("--N", "no length", "one or more, as 1024:32768:x2")
     if len(lengths) > MOST_LENGTHS:
         raise InputError("--N", f"{len(lengths)} lengths", f"at most {MOST_LENGTHS}", "take larger steps")
     return lengths

@@ -137,6 +137,9 @@ def time_sheet(asked: Asked) -> Sheet:
         for row in found.rows:
             if row.launch == ALL and row.result.tiling in OWN and row.result.tiling != "paper":
                 rows.setdefault(row.result.schedule, {})[N] = row
+    if not rows:
+        size = f"an SRAM of {load(choice.hardware or '').sram_bytes} B"
+        raise InputError("--hardware", size, "a GPU on which some tile fits", "or give --tiles as 64x64")
     lines = [line_of(name, by_N) for name, by_N in rows.items()]
     lines += [ChartLine.of(f"{kernel}, measured", times) for kernel, times in kept.items()]
     named = dict.fromkeys(("d", "heads", "batch", "mask", *values))

@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Pieces, Row, Table, numbered
+from ..core.options import OF_EVERY_PROBLEM, READ_BY_STATES
 from ..core.problem import Attention
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
@@ -89,7 +90,7 @@ def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
     return [f"the floors count M as {held:,} words, of the narrowest type; the orders count it in words of {p.dtype}"]
 
 
-@takes_options()
+@takes_options(reads=(*OF_EVERY_PROBLEM, *READ_BY_STATES))
 def bounds(
     N: int,
     d: int,

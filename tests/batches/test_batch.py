@@ -256,6 +256,8 @@ def test_chunks_are_requests_after_each_other():
     found = iosim.batch("10:30", **SMALL, chunks=[4])["chunk-4"]
     wanted = iosim.batch("4:24, 4:28, 2:30", **SMALL)["pack"]
     assert found.tensors == wanted.tensors
+    assert iosim.batch("10:30", **SMALL, chunks=4)["chunk-4"].tensors == found.tensors
+    assert [row.way for row in iosim.batch("10:30", **SMALL, chunks="4,5", ways="chunk-5")] == ["chunk-5"]
 
 
 def test_the_rows_of_detail_add_up():

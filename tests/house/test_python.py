@@ -245,6 +245,13 @@ BAD = {
     "memory without d": (lambda: iosim.memory(64), "--d: found 'nothing'"),
     "too many lengths": (lambda: iosim.memory("1:100001:+1", 8), "--N: found '100001 lengths'"),
     "an unknown keyword": (lambda: iosim.bounds(64, 8, masks="causal"), "bounds: keyword: found 'masks'.*did you mean 'mask'"),
+    "a mask of memory": (lambda: iosim.memory(100, 8, heads=4, mask="window:3"), "memory: keyword: found .mask='window:3'"),
+    "a schedule's option of memory": (lambda: iosim.memory(100, 8, lse=True), "memory: keyword: found 'lse=True'"),
+    "no length of memory": (lambda: iosim.memory([], 8), "--N: found 'no length'"),
+    "an option that no bound reads": (lambda: iosim.bounds(64, 8, ring=3), "bounds: keyword: found 'ring=3'"),
+    "a floor of numbers": (lambda: iosim.floor(64, 8, 100), "floor: problem: found 64; allowed: an iosim.Attention"),
+    "a mask of a problem as text": (lambda: iosim.Attention(64, 8, mask="causal"), r"parse_mask\('causal'\) makes one"),
+    "no registers": (lambda: iosim.count(64, 8, "1KB", registers=[]), "registers: found ''"),
     "an option of another command": (lambda: iosim.sweep(N=64, d=8, M="1KB", line=64), "--line: found '--what count'"),
     "an unknown command": (lambda: iosim.sweep(N=64, d=8, M="1KB", what="tone"), "did you mean 'tune'"),
     "registers": (lambda: iosim.tune(64, 8, hardware="h100", register_bytes=2**20), "at most 256KB, the registers of an SM of H100"),
@@ -253,6 +260,12 @@ BAD = {
     "an unknown keyword of a sweep": (lambda: iosim.sweep(N=64, d=8, M="1KB", lines=64), "keyword: found 'lines'"),
     "a picture of rows and sizes": (lambda: iosim.plot("x.csv", N=3), "one of the two"),
 }  # fmt: skip
+
+
+def test_defaults_that_are_given_change_nothing():
+    assert str(iosim.memory(100, 8, mask="dense", lse=False, ring=None)) == str(iosim.memory(100, 8))
+    assert str(iosim.count(64, 8, "1KB", stages=None, splits=None)) == str(iosim.count(64, 8, "1KB"))
+    assert str(iosim.sweep(N=64, d=8, M="1KB", gqa=[], rule=None)) == str(iosim.sweep(N=64, d=8, M="1KB"))
 
 
 TAKE_A_MASK = {

@@ -1,6 +1,7 @@
 """`iosim roofline`: the bound of `timing` in its rows and sentences, on every chip that a file may describe."""
 
 import json
+import re
 
 import pytest
 from paths import DATA, ROOT
@@ -93,6 +94,13 @@ def test_a_roofline_has_the_tiles_and_values_of_a_count(more):
     rows = [row for row in found.to_rows() if row["launch"] == "all"]
     assert [[row[name] for name in names] for row in rows] == [[getattr(r, name) for name in names] for r in every]
     assert str(found).startswith(str(counted).split("\n")[0])
+
+
+def test_times_of_a_chip_on_which_nothing_fits_are_refused(iosim, tmp_path):
+    (tmp_path / "tiny.toml").write_text(re.sub("(?m)^(shared_memory_per_block_bytes =).*", r"\1 64", BARE, count=1))
+    line = ("--N", "512,1024", "--d", 64, "--hardware", str(tmp_path / "tiny.toml"))
+    done = iosim("plot", "--picture", "time", *line, "-o", tmp_path / "x.svg")
+    assert done.exit_code == 2 and "found 'an SRAM of 64 B'; allowed: a GPU on which some tile fits" in done.stderr
 
 
 @pytest.mark.parametrize("text", [EXAMPLE, BARE])
