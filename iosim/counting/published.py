@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..core.problem import DENSE, Attention, narrowed
@@ -120,11 +120,13 @@ def floor_line(chip: Hardware | None, problem: Attention) -> list[str]:
     return [f"x floor: over the floor of M and {binary(chip.register_bytes)} of registers together"]
 
 
-def times_line(chip: Hardware | None, problem: Attention) -> list[str]:
-    """The line below a table of least times that says what measured kernels took over theirs; none without a GPU, and
-    none with a state: those that were measured are of softmax attention."""
+def times_line(chip: Hardware | None, problem: Attention, results: Sequence[Result] = ()) -> list[str]:
+    """The lines below a table of least times: what measured kernels took over theirs, and that a schedule without tiles
+    is not compared. None without a GPU, and none with a state: those that were measured are of softmax attention."""
     if chip is None or family_of(problem) != "attention":
         return []
     from ..timing.measured import measured_over_bounds
 
-    return [measured_over_bounds()]
+    whole = sorted({r.schedule for r in results if r.tiling == "ideal" and r.fits and r.at_least_seconds})
+    apart = [f"{name} has no thread blocks, so its time leaves out shared memory and is not compared" for name in whole]
+    return [measured_over_bounds(), *apart]

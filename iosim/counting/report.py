@@ -132,7 +132,7 @@ class Report(Answer):
             self.counts(),
             *said,
             *floor_line(self.under.chip, self.problem),
-            *times_line(self.under.chip, self.problem),
+            *times_line(self.under.chip, self.problem, self.results),
             *below,
         ]
 

@@ -142,7 +142,7 @@ class Best(Answer):
         published: Pieces = [self.of_whom(), known, ""] if self.published else []
         above = header(self.problem, self.M_bytes) + winner_line(self) + left_out
         hidden = [] if self.every else [*lines_on_dominated(self.dominated), *line_on_idle(self.idle)]
-        timed = [*floor_line(self.under.chip, self.problem), *times_line(self.under.chip, self.problem)]
+        timed = [*floor_line(self.under.chip, self.problem), *times_line(self.under.chip, self.problem, self.results)]
         legend = tiles_legend(seen.results)
         tables: Pieces = [above, found, *legend, *timed, *hidden, "", *published, bounds_table(self.bounds)]
         return [*lead_lines(self.kept), *tables, "", *reason_lines(self.kept)]

@@ -74,6 +74,12 @@ def test_what_leaves_multiprocessors_idle_has_no_such_floor():
     assert all(r.ratio_to_full_card >= 1 for r in report.results if r.schedule == "flash2" and r.blocks >= 132)
 
 
+@pytest.mark.parametrize(("name", "said"), [("standard", True), ("flash2", False)])
+def test_what_has_no_thread_blocks_is_not_compared(name, said):
+    lines = str(count(512, 64, hardware="h100", schedules=f"{name},flash1"))
+    assert ("standard has no thread blocks, so its time leaves out shared memory and is not compared" in lines) == said
+
+
 def test_what_moves_the_floor_is_said_to():
     answer = count(1, 128, Nk=256, hardware="h100", schedules="flash2", tiles="16x64").answer
     assert "it moves 128 KiB, the floor of one multiprocessor." in answer, answer
