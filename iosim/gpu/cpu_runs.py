@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..answer import Pieces, Row, Table, numbered
-from ..core.tiling import parse_tiles
+from ..core.tiling import MORE_SIZES, parse_tiles
 from ..counting.asked import asked
 from ..counting.count import default_schedules
-from ..counting.run import one_tiling
+from ..counting.run import check_sizes, one_tiling
 from ..schedules import find_all
 from ..units import parse_bytes, parse_count
 from .judged_runs import check_columns, run_checks
@@ -55,7 +55,11 @@ def check_problem(
         ]
         rows, right = [row for some, _ in found for row in some], all(ok for _, ok in found)
     else:
-        rows, right = run_checks(p, None if tiles is None else parse_tiles(tiles), chosen, seed, begin)
+        tiling = None if tiles is None else parse_tiles(tiles, more=MORE_SIZES)
+        if tiling is not None:
+            for schedule in chosen or default_schedules(p.packed):
+                check_sizes(schedule, tiling)
+        rows, right = run_checks(p, tiling, chosen, seed, begin)
     parts = softmax_pieces()
     ok = right and all(bool(part["ok"]) for part in parts)
     columns = check_columns(p.dtype)

@@ -153,7 +153,7 @@ def _sizes(problem: Attention) -> JobJson:
 
 def _tiles(t: Tiling) -> list[int]:
     """The sizes of a tiling, in the order of its fields, without the last ones if they are usual. 0 is None."""
-    sizes = [t.rows_q, t.rows_k, t.rows_s, t.depth, t.rows_o or 0, t.cols_o or 0]
+    sizes = [t.rows_q, t.rows_k, t.rows_s, t.depth, t.rows_o or 0, t.cols_o or 0, *([t.kept] if t.kept else [])]
     return sizes[:3] if sizes[3:] == [1, 0, 0] else sizes
 
 

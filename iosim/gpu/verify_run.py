@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..answer import Answer, Pieces, Row, Table
-from ..core.tiling import Tiling, parse_tiles
+from ..core.tiling import MORE_SIZES, Tiling, parse_tiles
 from ..counting.count import default_schedules
 from ..counting.given import Given, several
 from ..counting.given import problem as problem_given
+from ..counting.run import check_sizes
 from ..errors import InputError
 from ..hardware import Hardware, load, names
 from ..schedules import Schedule, applies, distinct, find, find_all, require
@@ -199,7 +200,8 @@ def tiles_of(schedule: Schedule, problem: Attention, choice: Choice) -> Tiling:
     if "ideal" in schedule.rules:  # it has no tiles to choose
         return Tiling(1, 1)
     if choice.tiles not in (None, "best"):
-        return parse_tiles(choice.tiles)
+        check_sizes(schedule, given := parse_tiles(choice.tiles, more=MORE_SIZES))
+        return given
     if named := schedule.named_tiles(problem.packed, choice.M is not None):
         return named
     if choice.M is None:

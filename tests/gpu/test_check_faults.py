@@ -193,3 +193,15 @@ def test_sums_of_many_tokens_are_judged_by_their_size(line, iosim):
     """A state of 512 tokens has words of about 10, whose roundings are as much larger; a gradient of b is a number."""
     found = iosim("verify", "--cpu", *line.split())
     assert found.exit_code == 0 and found.stdout.startswith("All that ran is right"), found.output
+
+
+@pytest.mark.parametrize("line", [
+    "--schedule flash2-pinned --tiles 8x8/kept=16", "--schedule small-cache --tiles 8x8/depth=4/rows_o=8/cols_o=4",
+    "--schedule state-split --rule gdn --tiles 8x8/cols_o=2",
+])  # fmt: skip
+def test_tiles_have_all_the_sizes_that_count_takes(line, ask, iosim):
+    asked = ["--N", 40, "--d", 8, *line.split()]
+    (row,), (counted,) = ask("verify", "--cpu", *asked)["checks"], ask("count", *asked, "--M", "100KB")["results"]
+    assert row["ok"] and row["footprint_words"] == counted["sram_peak_words"]
+    wrong = iosim("verify", "--cpu", "--N", 40, "--d", 8, "--schedule", "flash2", "--tiles", "8x8/kept=2")
+    assert wrong.exit_code == 2 and wrong.stderr == "Error: --tiles: found '8x8/kept=2'; allowed: Br x Bc\n"

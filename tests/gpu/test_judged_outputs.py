@@ -125,7 +125,7 @@ def test_jobs_travel_whole(job):
     """Every option that changes the kernels is in the job's JSON. Options with their usual values are left out."""
     assert job_from_json(job.to_json()) == job and key_of(job_from_json(job.to_json())) == key_of(job)
     assert "latent" not in ScheduleJob("flash2", Attention(8, 4), Tiling(2, 2)).to_json()
-    for more in ({"depth": 8}, {"rows_o": 4, "cols_o": 2}, {"cols_o": 2}):
+    for more in ({"depth": 8}, {"rows_o": 4, "cols_o": 2}, {"cols_o": 2}, {"kept": 4}):
         other = replace(job, tiling=replace(job.tiling, **more))
         assert job_from_json(other.to_json()) == other and key_of(other) != key_of(job)
     other = replace(job, problem=replace(job.problem, dv=job.problem.dv - 1))
