@@ -57,9 +57,11 @@ def read_model(path: str, given: Collection[str] = (), known: Collection[str] | 
             f"{states} * {_number(config, 'num_hidden_layers', file) - layers}, attention*{layers}",
             [],
         )
+    window, more = _window(config, file)
     if known is None or "mask" in known:
-        window, more = _window(config, file)
         found, left_out = found | window, left_out + more
+    elif window or more:
+        left_out = [*left_out, "a sliding window, which is not taken: the rows of all tokens are counted"]
     if "kv_dtype" not in given and (known is None or "kv_dtype" in known):
         cache, more = _cache(config)
         found, left_out = found | cache, left_out + more

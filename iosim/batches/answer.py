@@ -28,7 +28,7 @@ from ..masks import parse_mask
 from ..schedules import SCHEDULES
 from ..timing.bound import RESOURCES, without_rates
 from ..units import format_bytes, parse_axis, parse_bytes, parse_count
-from ..verdict import NEAR, Way, about, class_line, joined, verdict
+from ..verdict import NEAR, Way, about, above, class_line, joined, verdict
 from .asked import Batch
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
@@ -275,8 +275,8 @@ def beside_floor(ratio: float | None) -> str:
     """How far a way is from the floor; nothing where there is none."""
     if not ratio:
         return ""
-    near = "less than 1.01" if 1 < ratio < 1.005 else rounded(ratio)
-    return ", which is the floor" if ratio == 1 else f", {near} times the floor"
+    over = f"{rounded(ratio)} times" if ratio >= 2 else above(ratio)
+    return ", which is the floor" if ratio == 1 else f", {over} the floor"
 
 
 def once_bytes(p: Attention, distinct: Mapping[str, int]) -> int:

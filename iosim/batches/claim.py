@@ -44,7 +44,7 @@ def work_of_attention(found: Batched | None) -> dict[str, dict[str, int]]:
         return {}
     batch, seen = found.batch, [*problems_of(found.batch)]
     each = {batch.problem.dtype: batch.problem, **in_narrower_types(batch.problem)}
-    return {dtype: needed_by(p, seen, batch.new_tokens) for dtype, p in each.items()}
+    return {dtype: needed_by(p, seen) for dtype, p in each.items()}
 
 
 def moved_in_states(p: Attention, shapes: Shapes, states: Sequence[LayerKind]) -> tuple[int, dict[str, int]]:

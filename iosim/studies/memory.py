@@ -17,7 +17,7 @@ from ..counting.passes import COMBINATIONS
 from ..errors import InputError
 from ..schedules import SCHEDULES
 from ..search.best import footprint
-from ..units import LARGEST_COUNT, parse_axis, parse_bytes, parse_count
+from ..units import LARGEST_COUNT, binary, parse_axis, parse_bytes, parse_count
 from ..verdict import about
 
 if TYPE_CHECKING:
@@ -96,12 +96,13 @@ class Kept(NamedTuple):
         return bytes_together(p, *p.cache_tensors, *beside)
 
 
+INFERENCE = "nothing (inference)"
 KEPT = (
     Kept("S and P", ("S", "P")),
     Kept("P in the place of S", ("S",)),
     Kept("l and m (FlashAttention)", ("l", "m")),
     Kept("LSE (FlashAttention-2)", ("LSE",)),
-    Kept("nothing (inference)", ()),
+    Kept(INFERENCE, ()),
     Kept("the KV cache alone", (), alone=True),
 )
 OF_LEAD = {
@@ -195,7 +196,7 @@ def lead(rows: Sequence[Row]) -> str:
         return f"{where} S and P take {about(scores)}, and Q, K, V and O {about(rest)}."
     if "largest_N" in last:
         size, most = (
-            about(last["budget_bytes"]),
+            binary(last["budget_bytes"]),
             {row["kept beside Q, K, V, O"]: cast("int", row["largest_N"]) for row in rows},
         )
         ways = [f"{most[name]:,} {text}" for name, text in OF_LEAD.items() if name in most]
@@ -305,7 +306,10 @@ def largest_lengths(budget: int | str, p: Attention, Nk: int | None, layers: int
     for way in KEPT:
 
         def needed(N: int, way: Kept = way) -> int:
-            return layers * way.needed(replace(p, N=N, Nk=N)) + beside
+            own = replace(p, N=N, Nk=N)
+            if way.name == INFERENCE:  # a layer after the other, of which only K and V stay
+                return way.needed(own) + (layers - 1) * bytes_together(own, *p.cache_tensors) + beside
+            return layers * way.needed(own) + beside
 
         N = last_true(lambda N: needed(N) <= budget_bytes, LARGEST_COUNT)
         row = {"kept beside Q, K, V, O": way.name, "largest_N": N, "bytes": needed(N) if N else 0}

@@ -30,8 +30,9 @@ def test_one_request_needs_what_its_problem_needs(new, tokens, mask, more):
     assert work == needed_by_problem(p)
     if "kv_scales" not in more:  # floors have no scales
         width = {"int4": 0.5, "fp8": 1}.get(more.get("kv_dtype"), p.word_bytes)
-        least = found.floor.words if found.floor.form == "compulsory" else 0
-        assert work["memory"] >= least * width
+        floor = iosim.batch(f"{new}:{tokens}", layers=3, mask=mask, M="1GB", **OPTIONS, **more).floor
+        assert floor.form == "compulsory" and work["memory"] >= floor.words * width
+        assert work["memory"] == floor.words * width or width < p.word_bytes
 
 
 def test_the_claim_of_requests_with_one_token_is_that_of_the_floor():

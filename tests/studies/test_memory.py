@@ -5,6 +5,8 @@ import io
 
 import pytest
 
+from iosim import memory
+
 
 def rows(ask, *args):
     return ask("memory", *args)["results"]
@@ -96,3 +98,26 @@ def test_shares_of_very_large_lengths_are_those_of_whole_numbers(ask):
         traffic = row["score_traffic_bytes"]
         assert traffic == 4 * 2 * row["N"] ** 2 > 2**53
         assert row["score_traffic_share"] == traffic / (traffic + row["Q_bytes"] + row["KV_bytes"] + row["O_bytes"])
+
+
+def test_inference_keeps_the_keys_and_values_of_all_layers_and_no_more():
+    """80 GiB: 80 layers of K and V (2 x 8 heads x 128 B of fp8), and Q and O of one layer (2 x 64 heads x 256 B)."""
+    rows = memory(budget="80GB", d=128, heads=64, kv_heads=8, layers=80, kv_dtype="fp8").to_rows()
+    (row,) = [row for row in rows if row["kept beside Q, K, V, O"] == "nothing (inference)"]
+    token = 80 * 2 * 8 * 128 + 2 * 64 * 128 * 2
+    assert row["largest_N"] == 80 * 2**30 // token and row["bytes"] == row["largest_N"] * token
+
+
+def test_a_budget_is_named_as_it_was_given():
+    assert str(memory(budget="10.55GiB", d=128)).startswith("10.55 GiB hold at most N = ")
+
+
+def test_a_window_of_a_model_is_said_to_be_left_out(tmp_path, iosim):
+    file = tmp_path / "config.json"
+    file.write_text(
+        '{"num_attention_heads": 32, "num_key_value_heads": 8, "hidden_size": 4096, "num_hidden_layers": 2, '
+        '"sliding_window": 4096}'
+    )
+    said = iosim("memory", "--model", file, "--N", 131072)
+    assert said.exit_code == 0 and "a sliding window, which is not taken" in said.stderr
+    assert "sliding" not in iosim("count", "--model", file, "--N", 128, "--M", "100KB").stderr

@@ -118,14 +118,14 @@ MASKS = ("dense", "causal", "window:0", "window:3", "causal&window:2", "strided:
 @pytest.mark.parametrize("N", [1, 7, 20])
 def test_the_work_of_a_problem_by_hand(mask, N):
     """Rows of queries with two keys or more, and the keys that they see, of each head of their own; a query of one key
-    needs its V alone. O is written whole."""
+    needs its V alone."""
     p = Attention(N, 8, Nk=20, dv=4, heads=6, kv_heads=2, batch=3, mask=parse_mask(mask), visit_all=mask != "dense")
     visible = p.mask.bind(p, Tiling(1, 1)).visible(0, N, 0, 20) if mask != "dense" else np.ones((N, 20), bool)
     several = visible[visible.sum(1) > 1]
     pairs, rows, keys, every = visible.sum(), len(several), several.any(0).sum(), visible.any(0).sum()
     work = needed_by_problem(p)
     assert work["matrix"] == 2 * pairs * (8 + 4) * 18 and work["exp"] == pairs * 18
-    assert work["memory"] == 2 * (18 * (rows * 8 + N * 4) + 6 * (keys * 8 + every * 4))
+    assert work["memory"] == 2 * (18 * (rows * 8 + visible.any(1).sum() * 4) + 6 * (keys * 8 + every * 4))
 
 
 def test_no_tiles_take_less_than_the_problem():
