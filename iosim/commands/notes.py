@@ -40,7 +40,7 @@ def check_unread(ctx: click.Context, usual: str) -> None:
     if ctx.params.get("decode"):  # it refuses what it does not read
         return
     passes = ctx.params.get("passes") or ("backward" if ctx.params.get("backward") else "forward")
-    usual = usual if passes == "forward" else " ".join(FAMILIES[passes])
+    usual = usual if passes == "forward" else " ".join(FAMILIES.get(passes, ()))
     multiple, named = ctx.params.get("tile_multiple") not in (None, "1"), ctx.params.get("schedules") or ()
     if given or multiple:
         tiles = [text for name in ("tiles", "backward_tiles") if (text := ctx.params.get(name)) is not None]

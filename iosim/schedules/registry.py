@@ -380,8 +380,7 @@ def why_not(schedule: Schedule, name: str) -> str:
     """Why a schedule is not about an option: what the docstring of its `about` says of it, else all that it says."""
     parts = " ".join((schedule.about.__doc__ or "").split()).rstrip(".").replace(". ", "; ").split("; ")
     word = {"gqa": "pack", "choice_rows": "pack", "rule": "delta", "normalise": "normalis"}.get(name, name)
-    found = "; ".join([part for part in parts if word in part] or parts)
-    return found[:1].upper() + found[1:] if found[:2] != "--" else found
+    return "; ".join([part for part in parts if word in part] or parts)
 
 
 def others_that_take(schedule: Schedule, problem: Attention) -> str:

@@ -182,3 +182,8 @@ def test_what_some_searched_schedule_reads_has_no_note(iosim):
     for line in ("tune --N 64 --d 16 --M 4KB --splits 3", "tune --rule gdn --decode --d 128 --drafts 2"):
         found = iosim(*line.split())
         assert found.exit_code == 0 and "changes nothing" not in found.stderr, line
+
+
+def test_a_pass_that_does_not_exist_has_its_own_error(iosim):
+    found = iosim("count", "--N", 64, "--d", 16, "--M", "4KB", "--pass", "forwards", "--top-k", 3)
+    assert found.exit_code == 2 and "--pass: found 'forwards'; did you mean 'forward'?" in found.stderr
