@@ -9,7 +9,7 @@ from iosim.kernels.read.asked import asked_of, loads_of, widths_of
 from iosim.kernels.read.layouts import layout_of
 from iosim.kernels.walk.code import Block, Code, Operation, Type
 from iosim.kernels.walk.numbers import Number
-from iosim.kernels.walk.requests import Requests
+from iosim.kernels.walk.requests import Asked, Requests
 from iosim.kernels.ways import Way
 
 # ---------------------------------------------------------------- layouts, beside tables of the PTX manual
@@ -73,8 +73,9 @@ def test_a_layout_of_steps_and_layouts_that_are_not_known():
     found = held(linear, (16, 8))
     assert found.tolist() == by_formula(2, 4, 32, lambda w, r, k: (k // 4 + r // 2 * 8) * 8 + k % 4 * 2 + r % 2)
     unknown = ["#ttg.amd_mfma<{version = 3}>", MMA % (1, 2, 2, "16, 8"), "#ttg.slice<{dim = 0, parent = #ttg.new<{}>}>",
-               ROWS.replace("order", "CTAsPerCGA = [2, 1], order")]  # fmt: skip
-    assert [layout_of(text, (8, 16)) for text in unknown] == [None] * 4
+               ROWS.replace("order", "CTAsPerCGA = [2, 1], order"), ROWS.replace("order", "turn"),
+               ROWS.replace("warpsPerCTA = [2, 1]", "warpsPerCTA = [2]")]  # fmt: skip
+    assert [layout_of(text, (8, 16)) for text in unknown] == [None] * 6
 
 
 # ---------------------------------------------------------------- loads, in texts as Triton 3.6 and 3.9 print them
@@ -160,17 +161,58 @@ def test_what_does_not_agree_is_not_known():
     assert requests.asked_sectors is None and requests.sectors == 1
 
 
-def test_rows_that_begin_anywhere_are_asked_for_by_row(monkeypatch):
-    """Rows of 64 bytes from a table, of 32 rows: the sum by row is that of the whole request, lane by lane."""
-    generator = np.random.default_rng(0)
-    starts = 64 * np.array([generator.permutation(99)[:32] for _ in range(3)])
-    offset = Number(np.zeros((3, 1, 1), int), 2 * np.arange(32).reshape(1, 1, 32), starts.reshape(3, 32, 1))
-    found = []
-    for whole in (False, True):
-        requests = Requests(whole=whole)
-        requests.add(offset, None, (32, 32), 2, np.ones(3, bool), asked()[id(TILE)])
-        found.append((requests.asked_sectors, requests.sectors, len(requests.patterns)))
-    assert found[0] == (3 * 64, 3 * 64, 1) and found[1] == (3 * 64, 3 * 64, 3)
+def test_loads_of_one_place_are_shared_by_their_sources():
+    """As where a loop is unrolled: two sources, and each layout twice."""
+    lines = [line for line in TTGIR.splitlines() if "#loc5)" in line and "tt.load" in line]
+    twice = TTGIR.replace(lines[1], "\n".join([lines[1], *lines]))
+    other = load(INSIDE, (64,), "f32")
+    found = asked(
+        PTX.replace(LINE.format(".b32"), "", 18).replace(COPIED, LINE.format(".b32") * 36 + COPIED, 1),
+        twice,
+        (GATES, other),
+    )
+    each = [np.unique(found[id(one)].instructions).size for one in (GATES, other)]
+    assert each == [4 * 2 + 4 * 16] * 2 == [np.unique(asked()[id(GATES)].instructions).size] * 2
+
+
+def test_a_copy_is_made_once_where_warps_hold_the_same():
+    """8 rows of 32 words of 2 bytes fill one of 4 warps."""
+    small, tile = (
+        text.replace("32x32x!", "8x32x!")
+        for text in (TTGIR, TTGIR.replace("ttg.async_copy_global_to_local", "tt.load"))
+    )
+    source = load(TILE.places, (8, 32), "f16")
+    loaded = PTX.replace(COPIED, LINE.format(".v4.b32"))
+    for text, ptx, often in ((small, PTX, 1), (tile, loaded, 4)):
+        assert np.unique(asked(ptx, text, (source,))[id(source)].instructions).size == often
+
+
+def rows_at(starts, asked, whole=False):
+    """The requests for rows of 32 words of 2 bytes that begin there, of 3 programs."""
+    offset = Number(np.zeros((3, 1, 1), int), 2 * np.arange(32).reshape(1, 1, 32), starts.reshape(3, -1, 1))
+    requests = Requests(whole=whole)
+    requests.add(offset, None, (starts.shape[1], 32), 2, np.ones(3, bool), asked)
+    return requests
+
+
+def test_rows_that_begin_anywhere_are_asked_for_by_row():
+    """Rows of 64 bytes from a table: what is found row by row is that of whole requests. Where two rows are asked for in
+    other parts they stay whole."""
+    starts = 64 * np.array([np.random.default_rng(k).permutation(99)[:32] for k in range(3)])
+    alike = asked()[id(TILE)]
+    each = [rows_at(starts, alike, whole) for whole in (False, True)]
+    assert [(one.asked_sectors, one.sectors, len(one.patterns)) for one in each] == [(192, 192, 1), (192, 192, 3)]
+    odd = Asked(np.r_[np.zeros(32, int), 1 + np.arange(32) % 2], np.arange(64))
+    one = rows_at(starts[:, :2], odd)
+    assert (one.sectors, one.asked_sectors, len(one.patterns)) == (3 * 4, 3 * (2 + 4), 3)
+    lacking = Asked(np.zeros(33, int), np.arange(33))
+    assert rows_at(starts[:, :2], lacking).asked_sectors == 3 * 3
+    one.add_anywhere(None, (4,), 2, np.ones(3, bool))
+    assert one.asked_sectors is None and one.sectors == 12
+
+
+def test_words_of_configurations_are_equal_whatever_the_l1_is_asked_for():
+    assert Way(words=1, l1_bytes=32) == Way(words=1, l1_bytes=64) != Way(words=2, l1_bytes=64)
 
 
 @pytest.mark.parametrize("touched, l1, split, scalars, told", [

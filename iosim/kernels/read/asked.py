@@ -2,7 +2,7 @@
 
 After Triton has given values layouts (TTGIR), one load of the source may be several, one for each layout in which it is
 needed, and each warp that holds a word loads it. PTX says how many bytes a thread loads at a time: its loads are those
-of TTGIR in order, and all bytes of a thread have to come out. So it was with Triton 3.6 and 3.9.
+of TTGIR in order, and all bytes of a thread have to come out. So it was with Triton 3.6, 3.7, 3.8 and 3.9.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def loads_of(ttgir: str) -> Iterator[Load]:
     path: list[int] = []
     for number, line in enumerate(ttgir.splitlines()):
         if line.lstrip().startswith("}"):
-            path.pop()
+            del path[-1:]
         copies = COPY in line
         if (copies or " tt.load " in line) and (found := LOAD.search(line)):
             sizes, element, layout, place = found.groups()

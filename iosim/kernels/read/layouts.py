@@ -119,4 +119,7 @@ def layout_of(text: str, shape: Sequence[int]) -> Layout | None:
     several = any(n > 1 for n in numbers.get("CTAsPerCGA", [])) or numbers.get("CGALayout")
     if kind not in KINDS or several or numbers.get("versionMajor", [2]) not in ([2], [3]):
         return None
-    return KINDS[kind](numbers).in_shape(shape)
+    try:
+        return KINDS[kind](numbers).in_shape(shape)
+    except (KeyError, ValueError, IndexError):  # a text of another release
+        return None
