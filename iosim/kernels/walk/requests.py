@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, TypeVar
 
@@ -34,17 +35,11 @@ class Asked:
     elements: Integers
     split: bool = False
     """Whether a thread loads words one by one that its layout has side by side."""
-    rows: dict[tuple[object, ...], Asked | None] = field(default_factory=dict)
-    """What `of_row` found before."""
 
+    @lru_cache(maxsize=64)
     def of_row(self, wide: tuple[int, ...], tall: tuple[int, ...], shape: tuple[int, ...]) -> Asked | None:
         """The instructions for one row, where `wide` is the shape of a row and `tall` that of a column; None if rows
         differ."""
-        if (wide, tall) not in self.rows:
-            self.rows[wide, tall] = self._of_row(wide, tall, shape)
-        return self.rows[wide, tall]
-
-    def _of_row(self, wide: tuple[int, ...], tall: tuple[int, ...], shape: tuple[int, ...]) -> Asked | None:
         row, column = (
             np.broadcast_to(np.arange(prod(n)).reshape(n), shape).ravel()[self.elements] for n in (tall, wide)
         )
