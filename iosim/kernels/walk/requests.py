@@ -36,7 +36,7 @@ class Asked:
     split: bool = False
     """Whether a thread loads words one by one that its layout has side by side."""
 
-    @lru_cache(maxsize=64)
+    @lru_cache(maxsize=64)  # noqa: B019  # few are made, and they are small
     def of_row(self, wide: tuple[int, ...], tall: tuple[int, ...], shape: tuple[int, ...]) -> Asked | None:
         """The instructions for one row, where `wide` is the shape of a row and `tall` that of a column; None if rows
         differ."""
