@@ -11,6 +11,7 @@ from .options import (
     chip_options,
     flag_option,
     memory_options,
+    model_option,
     outputs,
     problem_asked,
     problem_options,
@@ -31,6 +32,7 @@ INSTEAD = dict.fromkeys(("--schedule", "--family", "--pass"), EVERY)
     first="Nk heads kv_heads causal mask M hardware backward",
 )
 @problem_options
+@model_option
 @memory_options
 @state_options
 @chip_options

@@ -19,6 +19,7 @@ from .options import (
     flag_option,
     gathered,
     memory_with,
+    model_option,
     multiple_option,
     outputs,
     own_option,
@@ -77,6 +78,7 @@ class Way(NamedTuple):
     first="causal hardware curve over at_most x_floor",
 )
 @problem_options
+@model_option
 @memory_with(size_option(" With --curve also a range, as 16KB:1MB.", SIZES_OR_RANGE))
 @schedule_option("Only these schedules: a,b or repeated; see iosim schedules. With --curve also flash1:paper.", SIDES)
 @multiple_option

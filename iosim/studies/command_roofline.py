@@ -9,6 +9,7 @@ from ..commands.options import (
     chip_options,
     claim_option,
     hardware_option,
+    model_option,
     outputs,
     own_option,
     problem_asked,
@@ -28,6 +29,7 @@ from ..counting.given import Asked, counts, memories, names_of
     first="heads kv_heads causal M schedules tiles decode",
 )
 @problem_options
+@model_option
 @sram_option
 @hardware_option("Peaks and M of a preset, as h100, or a FILE.toml; see iosim hardware.")
 @tile_options

@@ -19,6 +19,7 @@ from ..counting.asked import asked, divided_text, size_line
 from ..counting.columns import problem_row
 from ..counting.conditions import Conditions, conditions
 from ..counting.count import asked_or_usual, count_published
+from ..counting.given import head_dimension
 from ..counting.names import takes_options
 from ..counting.needed import needed_by_problem
 from ..counting.notes import notes_on_tiles
@@ -264,10 +265,11 @@ class Roofline(Answer):
 @takes_options()
 def roofline(
     N: int,
-    d: int,
-    hardware: str,
+    d: int | None = None,
+    hardware: str | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     schedules: SchedulesAsked = (),
     tiles: TilesAsked | None = None,
     tile_multiple: int | None = None,
@@ -282,8 +284,11 @@ def roofline(
     `hardware` is a preset, as `H100`, or a hardware file. M is that of the GPU unless given, and the conditions are
     those that `count` names. `decode` adds rows for one query over the same keys. `claim` is a time or a rate, as
     `215us`, `3.5TB/s` or `700TFLOP/s`: the answer's `claim` says whether it is possible; with `decode` it is about the
-    one query. Other options are those of `count`. Raises InputError for whatever is not allowed.
+    one query. Other options are those of `count`, `model` too. Raises InputError for whatever is not allowed.
     """
+    d = head_dimension(d)
+    if hardware is None:
+        raise InputError("--hardware", "nothing", "a preset: see iosim hardware", "as --hardware h100")
     under = conditions(hardware, options, tile_multiple, paper_model, tiles)
     problem, rule, chip = Attention(N, d, mask=parse_mask(mask), **under.options), read_tiles(tiles), load(hardware)
     M_bytes = chip.sram_bytes if M is None else parse_bytes(M, problem.word_bytes)

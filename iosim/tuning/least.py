@@ -11,7 +11,7 @@ from ..core.problem import DENSE, Attention, mask_matters, narrowed
 from ..core.tiling import Tiling
 from ..counting.bounds import bounds, named_by, of_all_schedules
 from ..counting.conditions import conditions
-from ..counting.given import memory
+from ..counting.given import head_dimension, memory
 from ..counting.names import takes_options
 from ..counting.on_gpu import in_order_of_time, seconds
 from ..counting.published import PUBLISHED, PublishedTiles, has_their_registers, tiles_of_gpus
@@ -45,9 +45,10 @@ MOST_SHARES = 128  # of the keys, as libraries cut them
 @takes_options()
 def tune(
     N: int,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     hardware: str | None = None,
     paper_model: bool = False,
     schedules: SchedulesAsked = (),
@@ -68,7 +69,7 @@ def tune(
     Raises InputError for whatever is not allowed.
     """
     under = conditions(hardware, options, tile_multiple, paper_model)
-    problem, multiple = Attention(N, d, mask=parse_mask(mask), **under.options), under.multiple
+    problem, multiple = Attention(N, head_dimension(d), mask=parse_mask(mask), **under.options), under.multiple
     size = memory(M, hardware)
     if size is None:
         raise InputError(

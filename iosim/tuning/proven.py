@@ -17,7 +17,7 @@ from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.count import count, default_schedules
 from ..counting.floors import held_words
-from ..counting.given import memory
+from ..counting.given import head_dimension, memory
 from ..counting.names import takes_options
 from ..counting.report import Report
 from ..errors import InputError
@@ -93,9 +93,10 @@ def notes_on_words(p: Attention, M_bytes: int | None) -> list[str]:
 @takes_options(reads=(*OF_EVERY_PROBLEM, *READ_BY_STATES))
 def bounds(
     N: int,
-    d: int,
+    d: int | None = None,
     M: int | str | None = None,
     *,
+    model: str | None = None,
     hardware: str | None = None,
     paper_model: bool = False,
     mask: str | Mask = "dense",
@@ -110,6 +111,7 @@ def bounds(
     whatever is not allowed.
     """
     under, M = conditions(hardware, options, 1, paper_model), memory(M, hardware)
+    d = head_dimension(d)
     problem = Attention(N, d, mask=parse_mask(mask), **under.options)
     family = "backward" if backward else family_of(problem)
     own = [s for s in SCHEDULES.values() if s.family == "backward" and applies(s, problem)] if backward else None

@@ -100,6 +100,10 @@ def test_every_command_that_asks_about_a_model_counts_it_as_its_options(tmp_path
         (("memory", "--budget", "80GB"), (*sizes, *layers)),
         (("batch", "--requests", "2:64"), (*sizes, *layers)),
         (("links", "--N", 1024, "--ranks", 4), sizes),
+        (("roofline", "--N", 64, "--hardware", "h100"), sizes),
+        (("roofline", "--Nk", 64, "--decode", "--hardware", "h100", "--schedule", "flash2"), sizes),
+        (("tune", "--N", 64, "--M", "64KB"), sizes),
+        (("bounds", "--N", 64, "--M", "64KB"), sizes),
     ):
         by_model, by_hand = iosim(*line, "--model", path), iosim(*line, *own)
         assert by_model.exit_code == 0 and by_model.stdout == by_hand.stdout
