@@ -1,6 +1,6 @@
 """Readers of sizes, counts and axes that are given as text, and the printed form of sizes.
 
-K, KB and KiB are all 1024, in upper or lower case; M and G are its powers.
+K, KB and KiB are all 1024, in upper or lower case; M, G and T are its powers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SAME_TYPES = {
 HALF_BYTES = ("int4", "fp4", "uint4", "nvfp4", "mxfp4", "i4", "u4")
 PACKED = "int4"
 """The type of words of 4 bits, two to a byte, which only K and V in HBM may have."""
-PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+PREFIX_BYTES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 UNITS = (("PiB", 1024**5), ("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 REGISTER_BYTES = 4
 LARGEST_COUNT = 2**48
@@ -35,12 +35,12 @@ LARGEST_BYTES = 2**60
 LARGEST_FACTOR = 10**15
 MOST_POINTS = 10_000_000
 
-_SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d{1,25})(?:\.(\d{1,12}))?\s*(?:([kmgt])(?:i?b)?|b)?", re.IGNORECASE)
 _LONG_EXPONENT = re.compile(r"e[+-]?\d{3}", re.IGNORECASE)
-_COUNT = re.compile(r"([+-]?[0-9]{1,30})([kmg]?)", re.IGNORECASE)
+_COUNT = re.compile(r"([+-]?[0-9]{1,30})([kmgt]?)", re.IGNORECASE)
 _WORDS = re.compile(r"(\d{1,25})\s*el", re.IGNORECASE)
 SIZES_ALLOWED = (
-    "bytes as 102400, 100K, 100KB or 100KiB (K = 1024, M and G are its powers); "
+    "bytes as 102400, 100K, 100KB or 100KiB (K = 1024; M, G and T are its powers); "
     "decimals of a unit, as 1.5MB (rounded down to whole bytes); words, as 51200el"
 )
 

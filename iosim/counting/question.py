@@ -87,8 +87,8 @@ def count(
     """The words that schedules move between HBM and an SRAM of M, exactly: a Report, or a Step of both passes.
 
     - `N`, `d`: queries, and the head dimension.
-    - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M and G are powers of 1024), or in
-      words (`51200el`). It may be left out if `tiles` are sizes.
+    - `M`: the SRAM of one thread block, in bytes, as text with a unit (`100KB`; K, M, G and T are powers of 1024), or
+      in words (`51200el`). It may be left out if `tiles` are sizes.
     - `passes`: `forward`, `backward`, or `step`: both, and what is kept in HBM between them.
     - `hardware`: a GPU whose SRAM is M, as `H100`, or a hardware file. It implies fp32 accumulators and `best` tiles in
       multiples of 16, as its kernels have them. What is given wins, and `paper_model` leaves both out.

@@ -23,12 +23,13 @@ from iosim.units import (
 )
 
 # Written out, so that a change of PREFIX_BYTES cannot change what is expected.
-KIB, MIB, GIB = 1_024, 1_048_576, 1_073_741_824
+KIB, MIB, GIB, TIB = 1_024, 1_048_576, 1_073_741_824, 1_099_511_627_776
 SPELLINGS = {
     "": 1, "B": 1, "b": 1,
     "K": KIB, "k": KIB, "KB": KIB, "kb": KIB, "Kb": KIB, "kB": KIB, "KiB": KIB, "kib": KIB, "KIB": KIB,
     "M": MIB, "m": MIB, "MB": MIB, "mb": MIB, "Mb": MIB, "mB": MIB, "MiB": MIB, "mib": MIB, "MIB": MIB,
     "G": GIB, "g": GIB, "GB": GIB, "gb": GIB, "Gb": GIB, "gB": GIB, "GiB": GIB, "gib": GIB, "GIB": GIB,
+    "T": TIB, "t": TIB, "TB": TIB, "tb": TIB, "Tb": TIB, "tB": TIB, "TiB": TIB, "tib": TIB, "TIB": TIB,
 }  # fmt: skip
 
 
@@ -48,13 +49,14 @@ def test_every_prefix_in_every_case(suffix):
 
 
 def test_the_prefixes_tested_are_all_there_are():
-    assert set(PREFIX_BYTES) == {"", "k", "m", "g"}
-    assert {SPELLINGS[p] for p in PREFIX_BYTES} == {1, KIB, MIB, GIB}
+    assert set(PREFIX_BYTES) == {"", "k", "m", "g", "t"}
+    assert {SPELLINGS[p] for p in PREFIX_BYTES} == {1, KIB, MIB, GIB, TIB}
 
 
 def test_the_examples_of_the_help():
     assert size("102400") == size("100K") == size("100KB") == size("100KiB") == size(102400) == 102400
     assert size("1.5MB") == 1_572_864 and size("1G") == GIB and size("51200el") == 102400
+    assert size("1.5TiB") == 3 * TIB // 2
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_every_size_of_an_axis_that_is_rounded_is_told():
 
 @pytest.mark.parametrize(
     "text", ["", " ", "K", "KB", "el", "abc", "-1", "+1", "-1K", "1e9", "1e3K", "NaN", "inf", "1..5K", ".5K", "1.K", "1,5K",
-             "1_000", "1T", "1TB", "1KK", "1KBB", "1Ki", "1iB", "1 K B", "1.5el", "1Kel", "1els", "0x10", "1\nK2",
+             "1_000", "1P", "1PB", "1KK", "1KBB", "1Ki", "1iB", "1 K B", "1.5el", "1Kel", "1els", "0x10", "1\nK2",
              "1" * 26, "1.0000000000000", None, 1.5, True, False, [1], b"1"])  # fmt: skip
 def test_what_is_no_size(text):
     with pytest.raises(InputError, match="^--M: found ") as caught:
@@ -148,7 +150,7 @@ def test_counts(text, expected):
     assert count(text) == expected
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e9", "1KB", "1.5K", "1 K", "K", "1T", "-1K", "0K", "", " ", "NaN", "inf", "abc", "1_0", "1 0", "--1", "0x8",
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "1e9", "1KB", "1.5K", "1 K", "K", "1P", "-1K", "0K", "", " ", "NaN", "inf", "abc", "1_0", "1 0", "--1", "0x8",
                                   "9" * 31, "9" * 5000, str(2**48 + 1), 0, -3, 2**48 + 1, 1.0, True, None])  # fmt: skip
 def test_what_is_no_count(text):
     with pytest.raises(InputError, match=f"^--N: found .*; allowed: a whole number from 1 to {LARGEST_COUNT}$"):
