@@ -219,11 +219,17 @@ def _read(path: Path) -> Toml:
     """The keys of a TOML file. InputError for a file that cannot be read."""
     try:
         text = TEXTS.get().get(str(path))
-        return read_toml(path) if text is None else parse_toml(text)
+        return in_whole(read_toml(path) if text is None else parse_toml(text))
     except Garbled as error:
         raise InputError(str(path), str(error), "TOML in UTF-8") from None
     except Unreadable as error:
         raise InputError(str(path), str(error), "a hardware file in TOML") from None
+
+
+def in_whole(table: Toml) -> Toml:
+    """A table whose floats are integers where they are whole, as 3.35e12."""
+    whole = {key: int(value) for key, value in table.items() if isinstance(value, float) and value.is_integer()}
+    return {**table, **whole, **{key: in_whole(value) for key, value in table.items() if isinstance(value, dict)}}
 
 
 def _of_rates(path: Path, rates: object) -> Iterator[InputError]:

@@ -420,7 +420,8 @@ class Command(click.Command):
             it = "an option" if spelled(flag) == word else f"{flag} is an option"
             hint = instead.get(spelled(flag)) or f"{it} of iosim {', '.join(others)}{asked_there(ctx, others)}"
         else:
-            near = closest(name.strip("-").replace("_", "-"), dict.fromkeys(flag.strip("-") for flag in own.values()))
+            flags = dict.fromkeys(flag.strip("-") for flag in (*own.values(), *help_all_option.opts))
+            near = closest(name.strip("-").replace("_", "-"), flags)
             hint = did_you_mean(["--" + flag for flag in near] or [own[one] for one in closest(word, own)])
         return InputError("option", name, f"those of iosim {ctx.info_name} --help-all", hint)
 

@@ -79,7 +79,8 @@ def of_problem(asked: Asked) -> Picture:
     """The picture of a problem."""
     kind = kind_of(asked.picture)
     under = (Choice() if "hardware" in kind.ignores else asked.choice).under(asked.values)
-    asked = replace(asked, values=under.options, choice=asked.choice._replace(tile_multiple=under.multiple))
+    values = {name: value for name, value in under.options.items() if name not in kind.ignores}
+    asked = replace(asked, values=values, choice=asked.choice._replace(tile_multiple=under.multiple))
     kind.check(asked)
     found = kind.draw(asked)
     return replace(found, remarks=(*under.notes, *found.remarks))

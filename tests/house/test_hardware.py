@@ -192,6 +192,9 @@ def test_a_misspelt_name_gets_a_suggestion():
 def test_a_good_file(tmp_path):
     chip = hardware.read_hardware(write(tmp_path, GOOD))
     assert (chip.name, chip.sram_bytes, chip.sram_total_bytes, chip.ridge("fp16")) == ("X1", 1000, 10240, 2.0)
+    floats = GOOD.replace("sms = 10\n", "sms = 1e1\n").replace("fp16 = 100\n", "fp16 = 100.0\n")
+    assert floats.count("1e1\n") == floats.count("100.0\n") == 1
+    assert hardware.read_hardware(write(tmp_path, floats)) == chip
 
 
 @pytest.mark.parametrize(
@@ -199,7 +202,7 @@ def test_a_good_file(tmp_path):
     [
         ("sms = 10", "sms = 0", "x1.toml: sms: found 0; allowed: a whole number above 0"),
         ("sms = 10", "sms = true", "x1.toml: sms: found True; allowed: a whole number"),
-        ("sms = 10", "sms = 10.0", "x1.toml: sms: found 10.0; allowed: a whole number"),
+        ("sms = 10", "sms = 10.5", "x1.toml: sms: found 10.5; allowed: a whole number"),
         ("sms = 10", "sms = nan", "x1.toml: sms: found nan; allowed: a whole number"),
         ("sms = 10", 'sms = "10"', "x1.toml: sms: found '10'; allowed: a whole number"),
         ("sms = 10\n", "", "x1.toml: sms: found 'nothing'; allowed: this key is required"),
