@@ -138,9 +138,10 @@ class WorkByLaunch(Watcher):
 def work_of(
     schedule: ScheduleLike, problem: Attention[Size], tiling: Tiling[Size], unit: MatrixUnit
 ) -> tuple[Work, ...]:
-    """The work of each launch. A mask that only hides moves no word and saves no step."""
+    """The work of each launch. A mask that only hides moves no word and saves no step, and one in tiles is another mask
+    with tiles of another size."""
     found = walked(schedule, problem, tiling, unit)
-    if not mask_matters(schedule, problem):
+    if not mask_matters(schedule, problem) or problem.mask.tile_units:
         return found
     p = problem.packed
     keys = walked(schedule, narrowed(p, heads=p.kv_heads), replace(tiling, rows_q=p.N), unit)

@@ -18,7 +18,7 @@ from iosim.masks import parse_mask
 from iosim.schedules import CORE
 from iosim.steps import backward, passes, softmax, state
 from iosim.timing.products import UNITS
-from iosim.timing.work import WorkByLaunch
+from iosim.timing.work import WorkByLaunch, work_of
 
 COUNTED = {np.exp: "exp", np.log: "exp"}
 OTHER = {np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum, np.greater}
@@ -132,3 +132,12 @@ def test_steps_that_nobody_marked_are_named():
 
     (work,) = launches(text, Attention(8, 2), Tiling(3, 3), Machine)
     assert work.unmarked == {"unheard_of"} and work.write_bytes == 32
+
+
+def test_a_mask_in_tiles_is_no_mask_for_tiles_of_another_size(tmp_path):
+    """Four tiles of 16 see themselves: each word of K, V and Q is loaded once, whatever a larger tile would see."""
+    (tmp_path / "tiles.txt").write_text("1000\n0100\n0010\n0001\n")
+    for mask in (f"file:{tmp_path / 'tiles.txt'}", "window:0b"):
+        p = Attention(N=64, d=8, mask=parse_mask(mask))
+        (work,) = work_of(SCHEDULES["flash2"], p, Tiling(16, 16), UNITS["wgmma"])
+        assert work.touched == {("read", name): 64 * 8 * 2 for name in "QKV"} | {("write", "O"): 64 * 8 * 2}
