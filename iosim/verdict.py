@@ -62,7 +62,8 @@ def verdict(
     lines = [lead(best, verb, memory)]
     if baseline is not None and all(baseline is not way for way in (best, after, *near)):
         room = f", which needs {times(baseline.needs, memory)} times this memory," if unfit(baseline, memory) else ""
-        lines.append(f"{baseline.name}{room} {verb}s {as_much(best, baseline)}{reason(why(best, baseline))}.")
+        because = reason(why(best, baseline)) if baseline.cost > best.cost else ""
+        lines.append(f"{baseline.name}{room} {verb}s {as_much(best, baseline)}{because}.")
     return [*lines, *follows(best, near, after, verb, why)]
 
 

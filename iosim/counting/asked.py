@@ -27,7 +27,7 @@ def header(p: Attention, M_bytes: int | None) -> str:
     memory = "M not given"
     if M_bytes is not None:
         memory = f"M = {format_bytes(M_bytes)}".rstrip(")")
-        memory += (", " if "(" in memory else " (") + f"{M_bytes // p.word_bytes:,} {p.dtype} words)"
+        memory += (", " if "(" in memory else " (") + f"{numbered(M_bytes // p.word_bytes, f'{p.dtype} word')})"
     size = size_line(p)
     if p.gqa == "pack":
         size = size.removesuffix(")") + ", packed)"

@@ -178,6 +178,8 @@ def proven(p: Attention, M_bytes: int | None, family: str) -> list[Bound]:
 def reached_by(p: Attention, form: str) -> str:
     """What is known to reach a form. Under a mask that is unknown where it is known of dense attention alone."""
     text = REACHED_BY[form]
+    if form == "compulsory" and (p.mask is not DENSE or p.Nk == 1):
+        text += ", but for rows that see one key: there O is V"
     return text if p.mask is DENSE or "without a mask" not in text else "no schedule is known to reach it under a mask"
 
 
@@ -201,7 +203,7 @@ def floor_of(p: Attention, M_bytes: int | None, family: str, chunk: int | None =
 def order_of(p: Attention, M_bytes: int | None, family: str) -> float | None:
     """The words of the order N^2 d^2 / M; None where it does not hold, as under a mask or for M > Nd."""
     words = None if M_bytes is None else int(p.on_chip_words(M_bytes))
-    holds = family == "attention" and p.mask is DENSE and words and p.d <= words <= p.N * p.d
+    holds = family == "attention" and p.mask is DENSE and words and p.d**2 <= words <= p.N * p.d
     return order_words(p, words) if words and holds else None
 
 

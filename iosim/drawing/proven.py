@@ -28,7 +28,7 @@ def floor_line(places: Iterable[Place], family: str, *values: str) -> list[Chart
 
 
 def order_line(places: Iterable[Place], family: str) -> list[ChartLine]:
-    """The line of the order, where it holds (d <= M <= Nd, no mask); none if it never does."""
+    """The line of the order, where it holds (d^2 <= M <= Nd, no mask); none if it never does."""
     return line(ORDER, "order", order_of, places, family)
 
 

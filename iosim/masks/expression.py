@@ -114,8 +114,10 @@ def check_lengths(expr: Expr, N: int, Nk: int) -> None:
     """Raise InputError for documents that do not have all keys, or not all queries."""
     for documents in (atom.value for atom in atoms(expr) if isinstance(atom.value, Documents)):
         total = sum(documents.lengths)
-        if total != Nk or total < N:
-            allowed = f"lengths that add up to Nk = {Nk}, which is no less than N = {N}"
+        if Nk < N:
+            raise InputError("--Nk", Nk, f"at least N = {N} with documents", "each query is one of their tokens")
+        if total != Nk:
+            allowed = f"lengths that add up to Nk = {Nk}"
             hint = "give padding as a document of its own"
             raise InputError("--mask documents", f"{total} tokens in all", allowed, hint)
 

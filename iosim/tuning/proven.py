@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Unpack
 
 from ..answer import Answer, Pieces, Row, Table, numbered
 from ..core.options import OF_EVERY_PROBLEM, READ_BY_STATES
-from ..core.problem import Attention
+from ..core.problem import DENSE, Attention, narrowed
 from ..counting.asked import asked, header
 from ..counting.bounds import Bound, answer_of_bounds, as_row, bounds_table, of_all_schedules, reached_lines
 from ..counting.bounds import bounds as bounds_of
@@ -17,12 +17,13 @@ from ..counting.columns import problem_row
 from ..counting.conditions import conditions
 from ..counting.count import count, default_schedules
 from ..counting.floors import held_words
-from ..counting.given import head_dimension, memory
+from ..counting.given import Fields, head_dimension, memory
 from ..counting.names import takes_options
 from ..counting.report import Report
 from ..errors import InputError
 from ..masks import parse_mask
-from ..schedules import SCHEDULES, applies, distinct, family_of
+from ..schedules import SCHEDULES, Schedule, applies, distinct, family_of
+from ..schedules.flash import SHORT_TILE
 from .least import packed_way, space_of, tune
 
 if TYPE_CHECKING:
@@ -127,21 +128,31 @@ def bounds(
     found = replace(found, under=under)
     if M is None:
         return Bounds(found, of_all_schedules(found.bounds, None))
-    ways = [problem, *filter(None, [packed_way(problem)])]
+    packed, first = packed_way(problem), {SHORT_TILE.name: "first"}
     try:
         space = space_of((), problem) if own is None else distinct(own, problem)
-        known = [
-            tune(N, d, M, schedules=() if own is None else space, mask=p.mask, **{**under.options, "gqa": p.gqa}).bounds
-            for p in ways
-        ]
+        searches = {"": searched(problem, M, () if own is None else space)}
     except InputError:
         return Bounds(found, found.bounds)
-    least = least_known(known)
+    if packed is not None:
+        searches[" --gqa pack"] = searched(packed, M, () if own is None else space)
+    try:
+        ending = [s for s in space if problem.mask is not DENSE and s.reads(SHORT_TILE.name)]
+        searches[" --short-tile first"] = searched(narrowed(problem, **first), M, ending) if ending else []
+    except InputError:  # documents, and masks of tiles, are not searched so
+        pass
+    least = least_known(searches)
     return Bounds(found, least if problem.divided else of_all_schedules(least, len(space)))
 
 
-def least_known(searches: Sequence[list[Bound]]) -> list[Bound]:
-    """The bounds of a search, with the least that it or the search with packed heads found, if there is one."""
-    (*floors, alone), *packed = searches
-    shared = [one[-1]._replace(by=f"{one[-1].by} --gqa pack") for one in packed]
-    return [*floors, min((alone, *shared), key=lambda one: inf if one.words is None else one.words)]
+def searched(p: Attention, M: int | str, space: Sequence[Schedule]) -> list[Bound]:
+    """The bounds with the least traffic of some schedules, or of all."""
+    unnamed = ("N", "d", "mask", "choice_rows", "dropout")
+    options: Fields = {name: value for name, value in p.values().items() if name not in unnamed}
+    return tune(p.N, p.d, M, schedules=space, mask=p.mask, **options).bounds
+
+
+def least_known(searches: Mapping[str, Sequence[Bound]]) -> list[Bound]:
+    """The bounds of the first search, with the least of those that were found: {what was asked for: bounds}."""
+    found = [bounds[-1]._replace(by=bounds[-1].by + flags) for flags, bounds in searches.items() if bounds]
+    return [*searches[""][:-1], min(found, key=lambda one: inf if one.words is None else one.words)]

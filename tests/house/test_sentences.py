@@ -208,8 +208,8 @@ def test_sentences_of_bounds_name_the_best_known_and_are_true_of_it(problems):
         if match[2] or match[6]:
             assert (number(match[4]) if match[2] else rows["floor"]) == rows["attainable"], line
             assert match[6] or 0 <= number(match[5]) - rows["attainable"] / rows["floor"] < 1e-3, line
-            best, packed, _ = (match[3] or match[6]).partition(" --gqa pack")
-            others = asked(f"tune {line}{packed}") or asked(f"count {line}")
+            best, *flags = re.split(r"(?= --(?:gqa pack|short-tile first))", match[3] or match[6])
+            others = asked(f"tune {line}{''.join(flags)}") or asked(f"count {line}")
             name = re.sub(r" \(.*\)", "", best)
             totals = [r["total"] for r in others["results"] if r["fits"] and tiles_of(r) == name]
             assert rows["attainable"] in totals, (line, found["answer"])

@@ -135,7 +135,7 @@ def test_documents_have_all_tokens():
         bind("causal&documents:3,2", 6, 6, 2, 2)
     with pytest.raises(InputError, match="Nk = 7"):
         bind("documents:3,3", 6, 7, 2, 2)
-    with pytest.raises(InputError, match="no less than N = 7"):
+    with pytest.raises(InputError, match="at least N = 7"):
         bind("documents:3,3", 7, 6, 2, 2)
 
 
