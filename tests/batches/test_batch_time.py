@@ -3,6 +3,9 @@
 import pytest
 
 import iosim
+from iosim.batches.cascade import MERGE, cascade
+from iosim.batches.moved import counted
+from iosim.batches.timed import least_time
 from iosim.hardware import load
 
 GPU = {"hardware": "h100"}
@@ -70,12 +73,15 @@ def test_the_longest_request_runs_on_one_multiprocessor():
 
 
 def test_a_merge_follows_what_it_merges():
-    """Its partial results stay in the L2, but its words pass between the L2 and multiprocessors after the others."""
-    with_prefix = [{"new": 1, "cached": 4000, "prefix": "system:3000"}] * 4
-    asked = {"heads": 8, "tiles": "16x64", **GPU}
-    whole = iosim.batch(with_prefix, 128, ways="cascade", **asked)["cascade"]
-    merge = whole.tensors["Opart"]["bytes"] // 2 + whole.tensors["O"]["bytes"]
-    assert whole.at_least_seconds > merge / load("h100").l2_bytes_per_second > 0
+    """The time of a cascade is that of its levels, which run at once, and then that of its merge."""
+    with_prefix = [{"new": 1, "cached": 4000, "prefix": "system:3000"}] * 40
+    found = iosim.batch(with_prefix, 128, ways="cascade", heads=8, tiles="16x64", **GPU)
+    *levels, merge = [counted(found.batch, one)[:3] for one in cascade(found.batch)]
+    bound = least_time(found.batch, [*levels, merge], load("h100"))
+    assert merge[0].schedule is MERGE and len(levels) == 2 and len(bound.launches) == 2
+    first, second = bound.launches
+    assert ("write", "Opart") in first.work.touched and ("read", "Opart") in second.work.touched
+    assert found["cascade"].at_least_seconds == first.seconds + second.seconds > first.seconds
 
 
 def test_tokens_in_common_come_from_the_memory_once():
