@@ -124,13 +124,14 @@ def by_interval(rows: Rows, cells: list[Cells[int]]) -> list[tuple[Size, Size]]:
     import numpy as np
 
     from .intervals import all_runs, union
-    from .pieces import MOST_PIECES, affordable, pieces
+    from .pieces import MOST_PIECES, affordable, pieces_of
 
     N, Nk, Br = int(rows.axis.length), int(rows.Nk), int(rows.axis.size)
     affordable(-(-N // Br), MOST_PIECES)
     assert rows.expr is not None
-    whole = pieces(rows.expr, *(np.array([size]) for size in (N, Nk, Nk - N)))
-    starts = np.union1d(whole.start, np.arange(0, N, Br))
+    whole = pieces_of(rows.expr, N, Nk, Nk - N)
+    starts = np.sort(np.concatenate([whole.start, np.arange(0, N, Br)]), kind="stable")  # of two sorted parts
+    starts = starts[np.append(True, starts[1:] > starts[:-1])]
     parts = whole.of(np.searchsorted(whole.start, starts, "right") - 1).within(starts, np.append(starts[1:], N))
     owner, first, last = all_runs(parts, min(one.width for one in cells if one.number))
     tile, every = parts.start[owner] // Br, np.ones(1, np.int64)

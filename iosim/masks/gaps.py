@@ -76,6 +76,7 @@ def by_diagonals(expr: Expr) -> bool:
     )
 
 
+@lru_cache(maxsize=2**15)  # schedules ask for the same tiles one after the other
 def gap_counts(expr: Expr, rows: Axis[int], cols: Axis[int], shift: int) -> Counts | None:
     """The counts of an expression by diagonals; None if they have too many gaps."""
     r_tiles, c_tiles = tiles_of(rows), tiles_of(cols)

@@ -22,7 +22,7 @@ from .atoms import Diagonals, First
 from .closed_form import Axis, Counts, clamped_floors, floor_sum
 from .expression import Expr, atoms, check_lengths
 from .gaps import by_diagonals, gap_counts
-from .pieces import Pieces, Runs, Whole, pieces, repeated
+from .pieces import Pieces, Runs, Whole, pieces, pieces_of, repeated
 
 if TYPE_CHECKING:
     from ..core.typing import Bools, Size
@@ -77,7 +77,11 @@ def counts_of(expr: Expr, sizes: list[Whole]) -> Counts:
     if by_diagonals(expr) and (counts := of_gaps(expr, sizes)) is not None:
         return counts
     rows, cols = Axis(*sizes[:3]), Axis(*sizes[3:6])
-    found, none = pieces(expr, rows.length, cols.length, sizes[6]), rows.whole * 0
+    problem, none = (rows.length, cols.length, sizes[6]), rows.whole * 0
+    if len(none) == 1:
+        found = pieces_of(expr, *(int(size[0]) for size in problem), none.dtype.str)
+    else:
+        found = pieces(expr, *problem)
     pairs = {(r, c): none.copy() for r in (False, True) for c in (False, True)}
     seen_rows = {False: none.copy(), True: none.copy()}
     if found.period > 1:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -276,6 +276,12 @@ def pieces(expr: Expr, N: Whole, Nk: Whole, shift: Whole) -> Pieces:
     ends, moves = (np.take_along_axis(part, order, axis=1) for part in (ends, moves))
     seen = visible_intervals(expr, start, ends, shift[problem], Nk[problem])
     return Pieces(problem, start, stop, ends, moves, np.arange(len(start)), Visible(seen))
+
+
+@lru_cache(maxsize=2)
+def pieces_of(expr: Expr, N: int, Nk: int, shift: int, kind: str = "int64") -> Pieces:
+    """The pieces of one problem, kept for all sizes of its tiles. `kind` is the type of its numbers."""
+    return pieces(expr, *(np.array([size], kind) for size in (N, Nk, shift)))
 
 
 def visible_intervals(expr: Expr, rows: Whole, ends: Whole, shift: Whole, Nk: Whole) -> Bools:

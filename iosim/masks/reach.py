@@ -162,13 +162,13 @@ def ends_by_interval(mask: BoundMask) -> Ends:
     import numpy as np
 
     from .gaps import by_diagonals, ends_by_gaps
-    from .pieces import pieces
+    from .pieces import pieces_of
 
     few_enough(mask.N, mask)
     if by_diagonals(mask.mask.expr) and (each := ends_by_gaps(mask.mask.expr, mask.N, mask.Nk)) is not None:
         return Ends(*each)
     found = Ends(np.full(mask.N, mask.Nk), np.zeros(mask.N, np.int64))
-    whole = pieces(mask.mask.expr, *(np.array([size]) for size in (mask.N, mask.Nk, mask.shift)))
+    whole = pieces_of(mask.mask.expr, int(mask.N), int(mask.Nk), int(mask.shift))
     for rows in whole.in_rows():
         for owner, first, last in rows.runs(gap=mask.Nk):
             np.minimum.at(found.first, rows.start[owner], first)

@@ -366,7 +366,8 @@ def narrower(pair: Pair, ones: SizeArray, widest: SizeArray) -> tuple[SizeArray,
     import numpy as np
 
     each = widest // pair.multiple  # if int64, at most 2^30 and AT_ONCE of them: see `kind_of`
-    if int(each.sum()) > (MOST_MASKED_PAIRS if pair.p.mask.counts_arrays else MOST_MASKED):
+    mask = pair.p.mask
+    if int(each.sum()) > (MOST_MASKED_PAIRS if mask.counts_arrays and mask.counts_at_once else MOST_MASKED):
         return ones, widest
     each = each.astype(np.int64)
     below = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)

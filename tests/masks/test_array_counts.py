@@ -1,6 +1,7 @@
 """Masks counted for arrays of sizes, and the last key that each query sees, against every pair of tokens."""
 
 import random
+from itertools import product
 
 import numpy as np
 import pytest
@@ -107,3 +108,14 @@ def test_problems_are_told_apart_whatever_their_sizes():
     columns = [np.array(column) for column in ([5, 9, 1], [1, 1, 2**32], [1, 1, 2**32], [3, 3, 3])]
     rows, places = intervals.distinct(columns)
     assert [row[places].tolist() for row in rows] == [column.tolist() for column in columns]
+
+
+def test_the_pieces_of_a_problem_are_cut_once_for_all_tiles(monkeypatch):
+    """`tune` asks for thousands of tiles of one problem."""
+    cuts, visible_intervals = [], pieces.visible_intervals
+    pieces.pieces_of.cache_clear()
+    monkeypatch.setattr(pieces, "visible_intervals", lambda *given: cuts.append(given) or visible_intervals(*given))
+    mask = parse_mask("chunk:3|window:5")
+    for Br, Bc in product(range(1, 9), repeat=2):
+        assert mask.bind(Attention(97, 4, Nk=89), Tiling(Br, Bc)).active_tiles
+    assert len(cuts) == 1
