@@ -113,9 +113,10 @@ def test_with_a_mask_flash2_skips_and_its_published_tiles_do_so(ask):
     assert every["winner"]["schedule"] == "block-sparse-q" and visits["block-sparse-q"] < visits["flash2"]
     assert skips["flash2"] == visits["block-sparse-q"] and skips["flash1"] == visits["block-sparse"]
     published = [{(r["schedule"], r["Br"], r["Bc"]): r["total"] for r in found["published"]} for found in (got, every)]
-    words = {n: 2 * 512 * 64 + n * 64 * 2 * 64 for n in (20, 32)}
-    assert published[0]["flash2", 128, 64] == published[1]["block-sparse-q", 128, 64] == words[20]
-    assert published[1]["flash2", 128, 64] == words[32] and len({*published[0]}) == len(got["published"])
+    skipping = 2 * 512 * 64 + 20 * 64 * 2 * 64
+    assert published[0]["flash2", 128, 64] == published[1]["block-sparse-q", 128, 64] == skipping
+    assert published[1]["flash2", 128, 64] == skipping, "what the library does"
+    assert len({*published[0]}) == len(got["published"])
     asked = ask(*line, "--schedule", "flash2,block-sparse-q")
     assert len(asked["results"]) == 2 and {r["schedule"] for r in asked["published"]} == {"flash2"}
 
