@@ -63,30 +63,27 @@ class Pattern:
     word_bytes: int
     asked: Asked | None = None
     """The load instructions that ask for it, with bytes from its first word for elements; None if that is not known."""
-    starts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    counts: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
-    added: list[Integers] = field(default_factory=list)
-    """Starts that are not among `starts` yet."""
+    starts: list[Integers] = field(default_factory=list)
+    counts: list[Integers] = field(default_factory=list)  # of requests, each of which was walked: int64 holds all
     waiting: int = 0
 
     def add(self, starts: Integers) -> None:
         """Add requests for the pattern at these starts."""
-        self.added.append(starts)
+        self.starts.append(starts)
+        self.counts.append(np.ones_like(starts))
         self.waiting += len(starts)
-        if self.waiting > max(MOST_STARTS, len(self.starts)):
+        if self.waiting > max(MOST_STARTS, len(self.starts[0])):
             self.gather()
 
     def gather(self) -> tuple[Integers, Integers]:
         """(the distinct starts in order, the number of requests at each)."""
-        if self.added:
-            starts, counts = np.unique(np.concatenate(self.added), return_counts=True)  # faster than a sort with places
-            starts, counts = np.r_[self.starts, starts], np.r_[self.counts, counts]
-            order = np.argsort(starts, kind="stable")
+        if self.waiting:
+            starts, counts = np.concatenate(self.starts), np.concatenate(self.counts)
+            order = np.argsort(starts, kind="stable")  # what was gathered before is in order already
             starts, counts = starts[order], counts[order]
             new = np.flatnonzero(np.r_[True, starts[1:] > starts[:-1]])
-            self.starts, self.counts = starts[new], np.add.reduceat(counts, new)
-            self.added, self.waiting = [], 0
-        return self.starts, self.counts
+            self.starts, self.counts, self.waiting = [starts[new]], [np.add.reduceat(counts, new)], 0
+        return self.starts[0], self.counts[0]
 
     @property
     def words(self) -> int:
