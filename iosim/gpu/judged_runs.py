@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from math import isqrt
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import numpy as np
 
 from ..answer import Column, Columns, Row
+from ..core.event_count import EventCount, count_events
 from ..core.folded import Folded
 from ..core.loop_paths import run_together
 from ..core.numeric import NUMPY_DTYPE, Numeric
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 HALF = 2e-2  # allowed error in fp16, which has 11 bits, for numbers of about 1; it grows with the value of the last bit
 FEW = 256  # in an output of so few words the baseline may be exact by chance
+EVENTS_BETWEEN = 2048  # loads and stores of a run, between two texts on how much of it is done
 ROUNDINGS = 4  # roundings of the largest input that are also allowed in an output of few words
 # The allowed errors of schedules that have no baseline, and of the float64 run.
 TOLERANCE = {"fp64": 1e-12, "fp32": 1e-5, "fp16": HALF, "bf16": HALF * 2 ** (11 - 8), "fp8": HALF * 2 ** (11 - 4)}
@@ -66,7 +69,7 @@ def judged_rows(
         require(schedule, p)
         rng = np.random.default_rng(seed)  # the same for each, whatever other schedules are checked
         tiles = tiling or schedule.named_tiles(p, True) or usual_tiles(p)
-        rows.append(check_one(schedule, p, tiles, schedule.example(rng, p, visible), visible))
+        rows.append(check_one(schedule, p, tiles, schedule.example(rng, p, visible), visible, begin))
     return rows
 
 
@@ -97,14 +100,41 @@ def check_columns(dtype: str) -> list[Column[Row]]:
     ]
 
 
-def check_one(schedule: Schedule, p: Attention, tiling: Tiling, inputs: Arrays, visible: Bools | None) -> Row:
-    """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all."""
-    exact = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity()), schedule, tiling)
-    counted, room = cast("tuple[Traffic, Capacity]", exact.watchers)
+class Told(EventCount):
+    """Counts loads and stores, and tells after every few thousand what percentage of two runs is done."""
+
+    def __init__(self, tell: Callable[[int], None], whole: Callable[[], int], runs_before: int = 0):
+        super().__init__()
+        self.tell, self.whole, self.runs_before, self.calls = tell, whole, runs_before, 0
+
+    def add(self, turns: int) -> None:
+        super().add(turns)
+        self.calls += 1
+        if self.calls % EVENTS_BETWEEN == 0 and (whole := self.whole()):
+            self.tell(50 * self.runs_before + min(50, 50 * self.moves // whole))
+
+
+def check_one(
+    schedule: Schedule,
+    p: Attention,
+    tiling: Tiling,
+    inputs: Arrays,
+    visible: Bools | None,
+    begin: Callable[[str], None] = lambda name: None,
+) -> Row:
+    """The row of one schedule; `visible` is what the mask lets see, (N, Nk), or None if all. A long run tells `begin`
+    its name and how much of it is done."""
+    whole = cache(lambda: count_events(schedule, p, tiling).moves)
+
+    def told(runs_before: int) -> Told:
+        return Told(lambda percent: begin(f"{schedule.name}: {percent} % done"), whole, runs_before)
+
+    exact = run_together(lambda: RowBlocks(p, inputs, Traffic(), Capacity(), told(0)), schedule, tiling)
+    counted, room = cast("tuple[Traffic, Capacity]", exact.watchers[:2])
     tensors = {**TENSORS, **schedule.tensors}
     rounded = {name: in_type(x, p.hbm_type(tensors[name])) for name, x in inputs.items() if x.dtype.kind not in "iu"}
     rounded = {**inputs, **rounded}
-    narrow = run_together(lambda: RowBlocks(p, rounded, double=False), schedule, tiling)
+    narrow = run_together(lambda: RowBlocks(p, rounded, told(1), double=False), schedule, tiling)
     if narrow.overflowed:
         found = f"{narrow.overflowed}, in which a word of {schedule.name} is too large"
         raise InputError("--acc-dtype", found, "a wider type", "as --acc-dtype fp32")

@@ -41,6 +41,17 @@ def test_nothing_is_wrong():
     assert row["ok"] is True and row["faults"] == ""
 
 
+def test_a_long_run_tells_how_much_of_it_is_done():
+    """By its loads and stores, of those of both runs: half of them are the first run's."""
+    said = []
+    (row,) = judged_rows(
+        Attention(32, 2, dv=16, dtype="fp8"), Tiling(1, 4), [find("flash2-bwd-panels")], begin=said.append
+    )
+    done = [int(text.split()[1]) for text in said[1:]]
+    assert row["ok"] and said[:1] == ["flash2-bwd-panels"] and len(done) > 2
+    assert done == sorted(done) and 0 < done[0] < 50 < done[-1] <= 100
+
+
 @pytest.mark.parametrize("schedule, fault", [
     (replace(FLASH2, exact_traffic=doubled), "words are not those of the formula by hand"),
     (replace(FLASH2, footprint=one_more), "the peak is not the footprint by hand"),
