@@ -198,8 +198,7 @@ def share_tokens(p: Attention, r: Requests, sms: int, Br: int) -> int:
     low, high = max(128 // page, 1), largest(pages)
     while low < high:
         middle = (low + high) // 2
-        shares = -(-pages // middle)
-        if r.sum(smaller(tiles, most + 1) * smaller(shares, most + 1)) > most:  # int64 holds (most + 1)^2
+        if r.sum(tiles * -(-pages // middle)) > most:  # in int64: two shares, or as many again as are few enough
             low = middle + 1
         else:
             high = middle

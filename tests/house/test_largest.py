@@ -134,6 +134,9 @@ def test_caches(ask, iosim, tmp_path):
     found = ask("cache", "--trace", file, "--M", "100KB", "--policy", "lru")
     assert found["scratchpad"]["total"] == 3 * 2**59 and found["scratchpad"]["sram_peak_words"] == 10**30
     assert found["results"][0]["misses"] == 3 * 2**54
+    file.write_text(head + 16 * load.replace(str(2**28), str(2**29)))
+    fault = iosim("cache", "--trace", file, "--M", "100KB")
+    assert fault.exit_code == 2 and f"found {2**65}; allowed: less than {2**62}" in fault.output
     for wrong in (load.replace(str(2**31), "9" * 16), load.replace(str(2**31), "-1")):
         file.write_text(head + wrong)
         fault = iosim("cache", "--trace", file, "--M", "100KB")

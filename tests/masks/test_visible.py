@@ -152,5 +152,5 @@ def test_stripes_beside_a_sink_of_2_to_the_40_tokens():
 
 
 def test_a_dilated_window_wider_than_any_sequence():
-    for mask in ("dilated:281474976710656:65536", "dilated:281474976710656:3|sink:3"):
+    for mask in ("dilated:281474976710656:65536", "dilated:281474976710656:65536|sink:3"):
         assert visible(parse_mask(mask), 9, 12) == looked_at(mask.replace("281474976710656", "99"), 9, 12)
