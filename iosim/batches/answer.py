@@ -30,6 +30,7 @@ from ..timing.bound import RESOURCES, without_rates
 from ..units import format_bytes, parse_axis, parse_bytes, parse_count
 from ..verdict import NEAR, Way, about, above, class_line, joined, verdict
 from .asked import Batch
+from .cascade import LEVEL
 from .floor import BatchFloor, distinct_words, floor_of
 from .moved import Moved, moved_by
 from .ways import Way as WayToRun
@@ -231,7 +232,7 @@ class Batched(Answer):
         """Notes on what a GPU implies, on tiles that nobody gave, and on a missing mask."""
         b = self.batch
         unmasked = [] if b.single or str(b.problem.mask) != "dense" else [DENSE_MASK]
-        blind = {name for name, schedule in SCHEDULES.items() if not skips_tiles(schedule, b.problem)}
+        blind = {s.name for s in (*SCHEDULES.values(), LEVEL) if not skips_tiles(s, b.problem)}
         visits = [w.way for w in self.ways if w.way not in LIBRARIES and blind & {*w.schedule.split(", ")}]
         hidden = [f"{', '.join(visits)} skip{'s' * (len(visits) == 1)} nothing under the mask"]
         hidden = hidden if visits and not b.single and str(b.problem.mask) != "dense" else []

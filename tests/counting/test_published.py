@@ -195,13 +195,15 @@ def test_the_tiles_for_hopper_stand_on_hopper_alone():
         assert {row.tiles.short for row in count(8192, 128, heads=32, hardware=gpu).published} == labels
 
 
-@pytest.mark.parametrize("fields", [{"N": 8192, "heads": 32}, {"N": 1, "Nk": 8192, "heads": 32, "kv_heads": 8}])
+@pytest.mark.parametrize("fields", [
+    {"N": 8192, "d": 128, "heads": 32}, {"N": 1, "Nk": 8192, "d": 128, "heads": 32, "kv_heads": 8}, {"N": 65536, "d": 32},
+])  # fmt: skip
 def test_a_column_of_ratios_is_over_one_floor(fields):
     """On a GPU it is that of M and the registers together, of tiles of a paper too; the paper's model has M alone."""
     for more, registers in (({}, 2**18), ({"paper_model": True}, 0)):
-        found = tune(d=128, hardware="h100", **fields, **more)
+        found = tune(hardware="h100", **fields, **more)
         rows = [*found.results, *(row for _, row in found.published)]
         floors = {round(row.total / row.ratio_to_floor) for row in rows if row.ratio_to_floor}
-        p = Attention(d=128, register_bytes=registers, **fields, **({} if more else {"acc_dtype": "fp32"}))
+        p = Attention(register_bytes=registers, **fields, **({} if more else {"acc_dtype": "fp32"}))
         assert floors == {floor(p, H100).words}
         assert ("x floor: over the floor of M and 256 KiB of registers together" in str(found)) == (not more)
