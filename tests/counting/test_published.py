@@ -196,7 +196,7 @@ def test_the_tiles_for_hopper_stand_on_hopper_alone():
 
 
 @pytest.mark.parametrize("fields", [
-    {"N": 8192, "d": 128, "heads": 32}, {"N": 1, "Nk": 8192, "d": 128, "heads": 32, "kv_heads": 8}, {"N": 65536, "d": 32},
+    {"N": 8192, "d": 128, "heads": 32}, {"N": 1, "Nk": 8192, "d": 128, "heads": 32, "kv_heads": 8}, {"N": 65536, "d": 32, "dtype": "fp32"},
 ])  # fmt: skip
 def test_a_column_of_ratios_is_over_one_floor(fields):
     """On a GPU it is that of M and the registers together, of tiles of a paper too; the paper's model has M alone."""
