@@ -7,7 +7,7 @@ from functools import wraps
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple, cast, overload
 
-from ..answer import Column, Columns, Row, Table, in_order
+from ..answer import Column, Columns, Row, Table, in_order, numbered
 from ..core.problem import DENSE, Attention
 from ..errors import InputError
 from ..tables import at_most
@@ -487,13 +487,15 @@ def none_of_class(gradients: bool) -> str:
 
 
 def proof_of(floor: Bound) -> str:
-    """The form of the proof that binds, with its segments and lambda: `the floor is form I with 655 segments`."""
+    """How the proof that binds divides a run: `the floor divides a run into 9 segments (form I of docs/floors.md)`."""
     if floor.form == "compulsory":
         return "compulsory"
     if floor.segments is None:
         return f"form {floor.form}"
-    lam = "" if floor.lam is None else f" and lambda = {floor.lam:g}"
-    return f"the floor is form {floor.form} with {floor.segments:,} segment{'s' * (floor.segments > 1)}{lam}"
+    lam = "" if floor.lam is None else f", lambda = {floor.lam:g}"
+    return (
+        f"the floor divides a run into {numbered(floor.segments, 'segment')} (form {floor.form} of docs/floors.md{lam})"
+    )
 
 
 def reached_lines(bounds: Sequence[Bound]) -> list[str]:

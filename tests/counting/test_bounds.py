@@ -268,7 +268,10 @@ def test_bounds_of_the_backward_pass(M, words, form, K, ask, iosim):
     assert best["words"] == iosim_tune(8192, 64, f"{M}el", schedules=named).winner.total and "search" in best["kind"]
     text = iosim("bounds", *args).stdout
     assert f"fewer than {words:,} words; " in text.splitlines()[0]
-    assert f"the floor is form {form} with {K:,} segments" in text and f": {floor_row['reached_by']}" in text
+    assert (
+        f"the floor divides a run into {K:,} segments (form {form} of docs/floors.md" in text
+        and f": {floor_row['reached_by']}" in text
+    )
     assert floor(Attention(8192, 64), f"{M}el", backward=True)[:3] == (words, floor_row["reads"], form)
 
 

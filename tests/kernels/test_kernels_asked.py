@@ -4,13 +4,15 @@ import csv
 import random
 import re
 
-import asked_kernels
 import numpy as np
 import pytest
 from paths import ROOT, VALIDATION
 
 import iosim
 from iosim import tensor
+
+pytest.importorskip("triton")
+import asked_kernels
 
 pytestmark = pytest.mark.needs("triton")
 WORDS = ("reads", "writes", "atomics", "distinct_reads")
