@@ -200,13 +200,15 @@ class Batched(Answer):
         values = f", dv = {p.dv}" if p.dv != p.d else ""
         layers = "" if b.layers == 1 else f", {b.layers} layers"
         memory = "M not given" if b.M_bytes is None else f"M = {format_bytes(b.M_bytes)}"
+        tokens = f"{b.new_tokens:,} new of {numbered(b.tokens, 'token')}"
         saved = "" if b.distinct_tokens == b.tokens else f", {b.distinct_tokens:,} of them distinct"
+        least = "at least " * (p.cache_dtype != p.dtype)  # as if all words had the narrower type
         return (
-            f"batch: {numbered(b.shapes.requests, 'request')}, {b.new_tokens:,} new of {b.tokens:,} tokens{saved}\n"
+            f"batch: {numbered(b.shapes.requests, 'request')}, {tokens}{saved}\n"
             f"d = {p.d}{values}, heads {p.heads} (kv {p.kv_heads}){layers}, {p.dtype} in HBM, {p.acc_dtype} "
             f"accumulators{p.cache_text}, mask {p.mask}, {memory}\n"
             f"each word once: {sum(self.distinct.values()):,} words, {format_bytes(self.distinct_bytes)}\n"
-            f"floor: {self.floor.words:,} words, {format_bytes(self.floor.bytes)} "
+            f"floor: {self.floor.words:,} words, {least}{format_bytes(self.floor.bytes)} "
             f"({' and '.join(self.floor.forms)}: {DOCS})\n"
         )
 

@@ -94,7 +94,8 @@ def about_states(kind: LayerKind, heads: StateHeads, shapes: Shapes) -> str:
     line += numbered(many, "decoding request")
     now, best = (many * sum(heads.ring_step(rows)) for rows in (ring_of(kind), heads.best_ring))
     better = f"; a ring of {heads.best_ring} rows would move {about(round(best))} a step, not {about(round(now))}"
-    return f"{line}{better if best < now else ''} ({DOCS})."
+    less = about(round(best)) != about(round(now)) and best < now
+    return f"{line}{better if less else ''} ({DOCS})."
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,7 +141,7 @@ class BatchOfLayers(Answer):
     def pieces(self) -> Pieces:
         first, *others = self.lines[len(self.claimed) :]
         new, tokens = (self.shapes.sum(many) for many in (self.shapes.new, self.shapes.tokens))
-        asked = f"batch: {numbered(self.shapes.requests, 'request')}, {new:,} new of {tokens:,} tokens\n"
+        asked = f"batch: {numbered(self.shapes.requests, 'request')}, {new:,} new of {numbered(tokens, 'token')}\n"
         more: Pieces = ["", *self.attention.pieces()] if self.attention else []
         return [*self.claimed, first, asked, self.table(), *([""] if others else []), *others, *more]
 

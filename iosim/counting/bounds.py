@@ -38,10 +38,10 @@ REACHED_BY = {
     "variants for a larger one",
     "backward": "flash2-bwd comes near it for large M, N and Nk without a mask if each of its adds counts once, "
     "unless dv > 2d",
-    "I''": "no schedule is known to reach it; flash2-bwd-stored-ds or, for a larger M, flash2-bwd moves least there",
-    "II''": "no schedule is known to reach it; small-cache-bwd or, for a larger M, flash2-bwd-stored-p-ds moves least",
-    "I'": "no schedule is known to reach it; small-cache-bwd-q or flash2-bwd moves least there",
-    "II'": "no schedule is known to reach it; small-cache-bwd and small-cache-bwd-q move least there",
+    "I''": "no schedule is known to reach it",
+    "II''": "no schedule is known to reach it",
+    "I'": "no schedule is known to reach it",
+    "II'": "no schedule is known to reach it",
 }  # what is known of each form (docs/floors.md)
 SEARCHED = "best known, from search"
 COUNTED = "least of what was counted"

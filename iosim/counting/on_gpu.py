@@ -136,7 +136,7 @@ def least_traffic(
         return []
     fewer = f"{1 - found.work.total_bytes / mine.work.total_bytes:.0%}".replace("%", " %")
     sizes = tiles_said(Result(schedule.name, "best", Br=least.rows_q, Bc=least.rows_k, more_tiles=further_sizes(least)))
-    moves = f"{schedule.name}{sizes} moves least, {about(found.work.total_bytes)} ({fewer} fewer)"
+    moves = f"Of {schedule.name}'s tiles{sizes} moves least, {about(found.work.total_bytes)} ({fewer} fewer)"
     return [f"{moves}, but {why_slower(mine, found, chip)}."]
 
 

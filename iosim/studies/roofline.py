@@ -259,7 +259,7 @@ class Roofline(Answer):
         """Those of the counts."""
         reports = [phase.report for phase in self.phases]
         tiles = [] if reports[0].under.chip else [note for one in reports for note in notes_on_tiles(one)]
-        return list(dict.fromkeys([*(note for one in reports for note in one.notes), *tiles]))
+        return list(dict.fromkeys([*(note for one in reports for note in one.notes), *tiles, *copied_once(reports)]))
 
 
 @takes_options()
@@ -457,3 +457,16 @@ def rates_text(chip: Hardware, dtype: str) -> str:
         f"{thing_of(name, dtype)} {f'{rate / 1e12:,.4g} {unit[name]}' if name in unit else format_rate(rate)}"
         for name, rate in rates_of(chip, dtype).items()
     )
+
+
+def copied_once(reports: Sequence[Report]) -> list[str]:
+    """The note on a launch that a sequence has once, before its first token; none without one."""
+    states = [report for report in reports if family_of(report.problem) == "state"]
+    if not states:
+        return []
+    from ..schedules.state import INITIAL_STATE
+
+    given = [r.schedule for report in states if report.problem[INITIAL_STATE] for r in report.results]
+    names = [name for name in dict.fromkeys(given) if "slot" in find(name).tensors]
+    copies = "copies the given state into its slot, once for a sequence: a step is what follows it"
+    return [f"launch 1 of {joined(names)} {copies}"] if names else []

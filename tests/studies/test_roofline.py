@@ -203,3 +203,9 @@ FACTS = {
 @pytest.mark.parametrize("phrase", FACTS)
 def test_numbers_of_the_page(phrase):
     assert phrase in PAGE and FACTS[phrase]()
+
+
+@pytest.mark.parametrize(("name", "said"), [("state-decode", True), ("state-fused", False)])
+def test_the_copy_of_a_state_into_its_slot_is_said_to_come_once(name, said, iosim):
+    line = ("roofline", "--rule", "gdn", "--decode", "--d", 64, "--heads", 4, "--hardware", "h200", "--schedule", name)
+    assert ("copies the given state into its slot, once for a sequence" in iosim(*line).stderr) == said
