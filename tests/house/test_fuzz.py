@@ -29,7 +29,7 @@ ANSWERS["sweep"] = {0, 2, 3}  # 3: without Dask
 BAD_NUMBERS = ["0", "-1", "NaN", "inf", "-inf", "1e9", "9" * 29, "9" * 400, "abc", "", " ", "1.5", "1_0", "0x10", "٣x", "½",
                "10:20", "1:10:x1", "1:10:+0", "1:10:x", "20:10:x2", "1,,2", "\t", "-", "--", "None", "1;2"]  # fmt: skip
 AXES = ["8:64:x2", "8:64:+8", "8,16", "16,16,32", "1:3:+1"]
-BAD_SIZES = [*BAD_NUMBERS, "100TB", "KB", "1.3K", "1el2", "1.5el", "-1KB", "1 K B", "0KB", "0el", "9999999999G"]
+BAD_SIZES = [*BAD_NUMBERS, "100XB", "KB", "1.3K", "1el2", "1.5el", "-1KB", "1 K B", "0KB", "0el", "9999999999G"]
 SIZES = ["100KB", "64KiB", "51200el", "1M", "1.5MB", "2048", "1", "7el", "16k", "1G"]
 MASKS = ["dense", "causal", "window:4", "global:2", "strided:3", "causal&window:8", "~causal", "(causal|global:1)",
          "causal:b", "window:1b", "global:2b|causal", " causal ", "sink:3&causal", "chunk:5|dilated:2:3", "documents:60,4",
