@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -84,6 +85,8 @@ def local(jobs: int) -> distributed.Client:
             client.close()
         raise
     except Exception as error:  # of a preload, of a port, of Dask itself
+        for worker in multiprocessing.active_children():  # one that is begun again would outlive this process
+            worker.kill()
         while error.__cause__ is not None:
             error = error.__cause__  # type: ignore[assignment]
         raise MissingError(NOT_STARTED.format(jobs, brief(error))) from None
