@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from paths import VALIDATION
 
 from iosim import explain, tensor
 from iosim.kernels.notes import asked_again
@@ -320,22 +321,14 @@ def test_wide_words_beside_narrow_ones_are_loaded_in_halves(dtype, often, tmp_pa
     assert ["at most 16 bytes at a time" in note for note in found.warnings] == [True] * (often > 1)
 
 
-SLICED = """
-import triton, triton.language as tl
-@triton.jit
-def decayed(Q, K, G, A, H: tl.constexpr, D: tl.constexpr, B: tl.constexpr):
-    rows, dims = tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, D)
-    a = tl.dot(tl.load(Q + rows[:, None] * D + dims[None]), tl.load(K + rows[None] * D + dims[:, None]))
-    g = tl.load(G + rows * H)
-    tl.store(A + rows[:, None] * B + tl.arange(0, B)[None], a * tl.exp(g[:, None] - g[None]))
-"""
+SLICED = VALIDATION / "kernels" / "scripts" / "layout_kernels.py"
 
 
 def test_a_vector_for_the_columns_of_a_product_is_loaded_by_every_warp(tmp_path):
     """Gates of 16 heads lie 64 bytes apart, so that each word is a sector. Triton loads them in the layout of the product,
     by rows and by columns. Its 8 warps lie below each other, where 4 hold all 64 rows, or as 4 x 2: two of them hold a
     row, and 8 or 4 a column."""
-    decayed = kernel(SLICED, "decayed", tmp_path)
+    decayed = kernel(SLICED.read_text(), "decayed", tmp_path)
     tensors = {"Q": ("fp16", (512, 64)), "K": ("fp16", (512, 64)), "G": ("fp32", (512, 16)), "A": ("fp32", (512, 64))}
     given = {name: tensor(*of) for name, of in tensors.items()} | {"H": 16, "D": 64, "B": 64}
     found = explain(decayed, (8,), num_warps=8, target="sm_90", **given)
