@@ -256,5 +256,5 @@ def binary(size: int) -> str:
 
 
 def binary_unit(size: float) -> tuple[str, int]:
-    """The largest binary unit, and its bytes, that the size has, or is rounded up to: 1,023.6 KiB are in MiB."""
+    """(the unit in which a size is shown, its bytes). 1,023.6 KiB are shown as 1.00 MiB."""
     return next(((unit, factor) for unit, factor in UNITS if size >= factor - factor // 1024 / 2), ("B", 1))

@@ -226,7 +226,7 @@ def thing_of(resource: str, dtype: str) -> str:
 
 
 def without_rates(chip: Hardware | None, dtype: str) -> list[str]:
-    """The note on resources whose rate a chip does not state; none if all are. It may have no L2."""
+    """The note on resources whose rate a chip does not state, if any. A chip without an L2 needs no rate of one."""
     if chip is None:
         return []
     absent = {*rates_of(chip, dtype), *([] if chip.l2_bytes else ["l2"])}
